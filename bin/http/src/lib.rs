@@ -26,7 +26,6 @@ mod grpc;
 mod json;
 mod openapi;
 pub mod params;
-pub(crate) mod protobuf;
 pub(crate) mod requester;
 mod response;
 mod serving;

@@ -4,7 +4,6 @@
 //! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and
 //! [`Verbatim`] keeps the key of a shared computation cheap.
 
-mod time;
 mod yaml;
 
 use std::fmt;
@@ -17,22 +16,14 @@ use varve_model::{Matcher, TimeRange};
 use varve_query::Steps;
 use varve_server::request_context::Parameters;
 use varve_system::excerpt::quotable;
+use varve_wire::time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 use super::error::{ApiError, ErrorKind, Result};
-use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 /// Maximum number of parameters of a request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 /// Maximum size of a selector in bytes: that of a query.
 const SELECTOR_SIZE_MAX: usize = 1 << 20;
-
-/// Parses seconds since the epoch or RFC 3339 into milliseconds since the epoch.
-///
-/// # Errors
-/// The text is neither.
-pub fn parse_time_ms(text: &str) -> Result<i64, String> {
-    parse_time(text).map(to_ms)
-}
 
 /// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form
 /// of a string, which escapes character by character, a hundred times slower.

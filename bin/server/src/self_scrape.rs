@@ -14,12 +14,10 @@ use varve_model::metadata::Metadata;
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{Labels, Sample};
 use varve_system::machine;
+use varve_system::metrics::OWN_JOB;
 
 use super::app::App;
 use super::store::Store;
-
-/// The label `job` of all series.
-pub const JOB: &str = "varve";
 
 /// Stores the metrics now and then every `interval`, until the store is closed. `address` is the
 /// listening address.
@@ -189,7 +187,11 @@ fn series(name: &str, metric: &Metric, instance: &str) -> Labels {
 }
 
 fn labels(name: &str, own: &[(&str, &str)], instance: &str) -> Labels {
-    let target = [(METRIC_NAME, name), ("instance", instance), ("job", JOB)];
+    let target = [
+        (METRIC_NAME, name),
+        ("instance", instance),
+        ("job", OWN_JOB),
+    ];
     Labels::from_pairs(target.into_iter().chain(own.iter().copied()))
         .expect("own metrics have no target labels, and no label twice")
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use varve_context::QueryContext;
-use varve_http::params::parse_time_ms;
 use varve_regexp::Regexp;
 use varve_rules::unit_test::{Settings, TestFile, TestResult};
 use varve_system::printing::{error_chain, failure};
 use varve_tsdb::{Db, Options, WalSync};
+use varve_wire::time::parse_time_ms;
 
 use super::features::FeatureArgs;
 use super::scratch_dir::ScratchDir;

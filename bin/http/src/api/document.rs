@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use varve_system::version::NUMBER;
 
 use super::endpoint::{Content, Endpoint};
-use crate::openapi::{Kind, Parameter, Schemas, object};
+use crate::openapi::{Kind, Parameter};
+use varve_wire::schema::{Schemas, object};
 
 /// The document. Its fields are serialized in this order.
 #[derive(Debug, Serialize)]

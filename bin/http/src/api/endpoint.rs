@@ -14,12 +14,13 @@ use serde_json::Value;
 use varve_server::request_context::RequestContext;
 
 use crate::error::RETRY_AFTER_S;
-use crate::openapi::{JsonSchema, Parameter, Schemas};
+use crate::openapi::Parameter;
 use crate::response::plain;
 use crate::serving::redirect::API;
 use crate::serving::state::HttpState;
 use crate::serving::{compression, cors};
 use crate::web_config::Scope;
+use varve_wire::schema::{JsonSchema, Schemas};
 
 /// A path that is served.
 pub(crate) struct Endpoint {

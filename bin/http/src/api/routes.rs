@@ -10,6 +10,10 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use varve_server::app::App;
+use varve_wire::api::advice::AdviceReport;
+use varve_wire::api::backtest::Backtest;
+use varve_wire::api::churn::ChurnReport;
+use varve_wire::api::explain::Explanations;
 
 use super::admin::{lifecycle, profile, relabel as relabel_admin, tsdb as admin};
 use super::document;
@@ -359,7 +363,7 @@ fn scraping() -> Vec<Endpoint> {
                 optional("time", Time, "Evaluation time; now by default."),
                 TIMEOUT,
             ])
-            .gives::<rules::explain::Explanations>(),
+            .gives::<Explanations>(),
         post("/api/v1/rules/backtest", rules::backtest::backtest)
             .about(
                 "rules",
@@ -376,7 +380,7 @@ fn scraping() -> Vec<Endpoint> {
                 ),
                 TIMEOUT,
             ])
-            .gives::<rules::backtest::Backtest>(),
+            .gives::<Backtest>(),
     ]
 }
 
@@ -480,7 +484,7 @@ fn state() -> Vec<Endpoint> {
                 "Returns what no rule or query uses, and rules that drop it",
             )
             .takes(ADVICE)
-            .gives::<advice::AdviceReport>(),
+            .gives::<AdviceReport>(),
         get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
             .about("status", "Returns blocks and parts")
             .gives::<tsdb_status::Blocks>(),
@@ -518,7 +522,7 @@ fn state() -> Vec<Endpoint> {
                 LIMIT,
                 TIMEOUT,
             ])
-            .gives::<churn::ChurnReport>(),
+            .gives::<ChurnReport>(),
         get("/api/v1/status/rejects", rejects::status)
             .about(
                 "status",

@@ -9,7 +9,7 @@ use varve_promql::print_label;
 use varve_promql::quote::quoted;
 
 use crate::error::{ApiError, Result};
-use crate::protobuf::LabelMatcher;
+use varve_wire::prometheus::types::LabelMatcher;
 
 pub(super) type ExternalLabels = BTreeMap<String, String>;
 

@@ -9,10 +9,10 @@ use varve_model::TimeRange;
 use varve_server::request_context::RequestContext;
 
 use super::call::{check_open, single};
-use super::messages::LabelSet;
-use super::messages::info::{Announced, InfoResponse, StoreInfo, Times, TsdbInfo};
 use super::status::{Code, Status};
 use crate::serving::state::HttpState;
+use varve_wire::thanos::LabelSet;
+use varve_wire::thanos::info::{Announced, InfoResponse, StoreInfo, Times, TsdbInfo};
 
 pub(super) const PATH: &str = "/thanos.info.Info/Info";
 

@@ -9,9 +9,9 @@ use varve_server::request_context::Parameters;
 use super::call::{Caller, Method};
 use super::external::{own_matchers, shown};
 use super::frame::Frames;
-use super::messages::store::{LabelNamesRequest, LabelTexts, LabelValuesRequest};
 use crate::error::{ApiError, Result};
 use crate::serving::run::{TRUNCATED, Work};
+use varve_wire::thanos::store::{LabelNamesRequest, LabelTexts, LabelValuesRequest};
 
 impl Method for LabelNamesRequest {
     const PATH: &'static str = "/thanos.Store/LabelNames";

@@ -8,14 +8,16 @@ use varve_server::request_context::Parameters;
 use super::call::{Caller, Method};
 use super::external::without_external;
 use super::frame::Frames;
-use super::messages::LabelSet;
-use super::messages::query::{ExemplarData, ExemplarMessage, ExemplarsRequest, ExemplarsResponse};
-use super::messages::status::{
+use crate::error::Result;
+use crate::serving::run::{RequestClass, Work};
+use varve_wire::thanos::LabelSet;
+use varve_wire::thanos::query::{
+    ExemplarData, ExemplarMessage, ExemplarsRequest, ExemplarsResponse,
+};
+use varve_wire::thanos::status::{
     FamilyMetadata, MetadataEntry, MetadataRequest, MetadataResponse, MetricMetadata,
     TargetsRequest,
 };
-use crate::error::Result;
-use crate::serving::run::{RequestClass, Work};
 
 impl Method for ExemplarsRequest {
     const PATH: &'static str = "/thanos.Exemplars/Exemplars";

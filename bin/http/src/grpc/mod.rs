@@ -17,7 +17,6 @@ mod external;
 pub(crate) mod frame;
 mod info;
 mod labels;
-mod messages;
 mod metadata;
 mod query;
 mod rules;
@@ -31,10 +30,10 @@ use axum::http::{Request, header};
 use axum::routing::post;
 
 use call::{Method, serve};
-use messages::query::{ExemplarsRequest, QueryRangeRequest, QueryRequest};
-use messages::rules::RulesRequest;
-use messages::status::{MetadataRequest, StatisticsRequest, TargetsRequest};
-use messages::store::{LabelNamesRequest, LabelValuesRequest, SeriesRequest};
+use varve_wire::thanos::query::{ExemplarsRequest, QueryRangeRequest, QueryRequest};
+use varve_wire::thanos::rules::RulesRequest;
+use varve_wire::thanos::status::{MetadataRequest, StatisticsRequest, TargetsRequest};
+use varve_wire::thanos::store::{LabelNamesRequest, LabelValuesRequest, SeriesRequest};
 
 use crate::serving::state::HttpState;
 

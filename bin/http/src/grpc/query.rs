@@ -14,14 +14,14 @@ use varve_server::store::Store;
 use super::call::{Caller, Method};
 use super::external::{ExternalLabels, own_matchers};
 use super::frame::Frames;
-use super::messages::query::{
+use crate::api::query::evaluate::{evaluate_in, note_times};
+use crate::error::{ApiError, ErrorKind, Result};
+use crate::serving::run::{RequestClass, Work};
+use varve_wire::prometheus::remote_read::{TimeSeries, labels};
+use varve_wire::thanos::query::{
     QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers,
     TimeSeriesBatch,
 };
-use crate::api::query::evaluate::{evaluate_in, note_times};
-use crate::api::remote_read::message::{TimeSeries, labels};
-use crate::error::{ApiError, ErrorKind, Result};
-use crate::serving::run::{RequestClass, Work};
 
 /// Maximum number of series in a message.
 const BATCH_SERIES_MAX: usize = 64;
@@ -62,7 +62,7 @@ impl Method for QueryRequest {
             response_batch_size: self.response_batch_size,
             ..QueryRangeRequest::default()
         };
-        request.evaluate(Steps::instant(time_ms), caller, work, out)
+        evaluate(&request, Steps::instant(time_ms), caller, work, out)
     }
 }
 
@@ -108,7 +108,7 @@ impl Method for QueryRangeRequest {
             milliseconds(self.end_time_seconds),
             milliseconds(self.interval_seconds),
         );
-        self.evaluate(times, caller, work, out)
+        evaluate(&self, times, caller, work, out)
     }
 }
 
@@ -123,142 +123,148 @@ fn positive_seconds(seconds: i64) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
-impl QueryRangeRequest {
-    /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
-    fn evaluate(
-        &self,
-        times: Steps,
-        caller: &Caller,
-        work: &mut Work,
-        out: &mut Frames,
-    ) -> Result<()> {
-        if self
-            .shard_info
-            .as_ref()
-            .is_some_and(|shard| shard.total_shards > 1)
-        {
-            return Err(ApiError::new(
-                ErrorKind::Disabled,
-                "a query cannot be sharded",
-            ));
-        }
-        if !self.selects_this_store(work, &caller.external)? {
-            return Ok(());
-        }
-        note_times(&caller.context, times);
-        let is_visible = |name: &String| !self.enable_dedup || !self.replica_labels.contains(name);
-        let external = caller.external.iter().filter(|(name, _)| is_visible(name));
-        let request = Request {
-            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds)
-                .map(|delta| delta.as_millis() as i64),
-            stats: StatsMode::AsPlanned,
-            external_labels: external
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect::<Arc<[_]>>(),
-            ..Request::new(&self.query, times)
-        };
-        let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
-        let QueryResult {
-            value,
-            annotations,
-            stats,
-            charge: _value_charge,
-        } = result;
-        stats
-            .iter()
-            .for_each(|stats| caller.context.note_stats(stats));
-        work.out.drop_permit();
-        for warning in annotations
-            .warnings()
-            .chain(work.ctx.partial().map(str::to_owned))
-        {
-            send(work, out, QueryPart::Warnings(warning))?;
-        }
-        self.send_value(work, out, value)?;
-        let samples = stats.map(|stats| stats.samples).unwrap_or_default();
-        let (samples_total, peak_samples) = (samples.queryable as i64, samples.peak as i64);
-        send(
-            work,
-            out,
-            QueryPart::Stats(QueryStats {
-                samples_total,
-                peak_samples,
-            }),
-        )
+/// Evaluates the query at `times`, and sends its result. The times of the request are not read.
+fn evaluate(
+    query: &QueryRangeRequest,
+    times: Steps,
+    caller: &Caller,
+    work: &mut Work,
+    out: &mut Frames,
+) -> Result<()> {
+    if query
+        .shard_info
+        .as_ref()
+        .is_some_and(|shard| shard.total_shards > 1)
+    {
+        return Err(ApiError::new(
+            ErrorKind::Disabled,
+            "a query cannot be sharded",
+        ));
     }
-
-    /// Returns `true` if the external labels match one of the store matchers, if there are any.
-    fn selects_this_store(&self, work: &Work, external: &ExternalLabels) -> Result<bool> {
-        for StoreMatchers { matchers } in &self.store_matchers {
-            if own_matchers(&work.ctx, matchers, external)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(self.store_matchers.is_empty())
+    if !selects_this_store(query, work, &caller.external)? {
+        return Ok(());
     }
+    note_times(&caller.context, times);
+    let is_visible = |name: &String| !query.enable_dedup || !query.replica_labels.contains(name);
+    let external = caller.external.iter().filter(|(name, _)| is_visible(name));
+    let request = Request {
+        lookback_delta_ms: positive_seconds(query.lookback_delta_seconds)
+            .map(|delta| delta.as_millis() as i64),
+        stats: StatsMode::AsPlanned,
+        external_labels: external
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Arc<[_]>>(),
+        ..Request::new(&query.query, times)
+    };
+    let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
+    let QueryResult {
+        value,
+        annotations,
+        stats,
+        charge: _value_charge,
+    } = result;
+    stats
+        .iter()
+        .for_each(|stats| caller.context.note_stats(stats));
+    work.out.drop_permit();
+    for warning in annotations
+        .warnings()
+        .chain(work.ctx.partial().map(str::to_owned))
+    {
+        send(work, out, QueryPart::Warnings(warning))?;
+    }
+    send_value(query, work, out, value)?;
+    let samples = stats.map(|stats| stats.samples).unwrap_or_default();
+    let (samples_total, peak_samples) = (samples.queryable as i64, samples.peak as i64);
+    send(
+        work,
+        out,
+        QueryPart::Stats(QueryStats {
+            samples_total,
+            peak_samples,
+        }),
+    )
+}
 
-    fn send_value(&self, work: &mut Work, out: &mut Frames, value: Value) -> Result<()> {
-        match value {
-            Value::Scalar(point) => {
-                let sample = Sample {
-                    timestamp_ms: point.timestamp_ms,
-                    value: point.value,
-                };
-                let mut columns = SampleColumns::default();
-                columns.push(sample);
-                send(
-                    work,
-                    out,
-                    QueryPart::Series(TimeSeries::new(Vec::new(), &columns)),
-                )
-            }
-            Value::String { .. } => Ok(()),
-            Value::Vector(samples) => {
-                self.send_series(work, out, samples.into_iter().map(of_sample))
-            }
-            Value::Matrix(series) => self.send_series(
-                work,
-                out,
-                series.into_iter().map(|series| of_series(&series)),
-            ),
+/// Returns `true` if the external labels match one of the store matchers, if there are any.
+fn selects_this_store(
+    query: &QueryRangeRequest,
+    work: &Work,
+    external: &ExternalLabels,
+) -> Result<bool> {
+    for StoreMatchers { matchers } in &query.store_matchers {
+        if own_matchers(&work.ctx, matchers, external)?.is_some() {
+            return Ok(true);
         }
     }
+    Ok(query.store_matchers.is_empty())
+}
 
-    fn send_series(
-        &self,
-        work: &mut Work,
-        out: &mut Frames,
-        series: impl Iterator<Item = TimeSeries>,
-    ) -> Result<()> {
-        let batch_size = usize::try_from(self.response_batch_size)
-            .unwrap_or_default()
-            .min(BATCH_SERIES_MAX);
-        let mut batch = Vec::new();
-        for series in series {
-            if batch_size <= 1 {
-                send(work, out, QueryPart::Series(series))?;
-                continue;
-            }
-            batch.push(series);
-            if batch.len() == batch_size {
-                send(
-                    work,
-                    out,
-                    QueryPart::Batch(TimeSeriesBatch {
-                        series: std::mem::take(&mut batch),
-                    }),
-                )?;
-            }
-        }
-        if batch.is_empty() {
-            Ok(())
-        } else {
+fn send_value(
+    query: &QueryRangeRequest,
+    work: &mut Work,
+    out: &mut Frames,
+    value: Value,
+) -> Result<()> {
+    match value {
+        Value::Scalar(point) => {
+            let sample = Sample {
+                timestamp_ms: point.timestamp_ms,
+                value: point.value,
+            };
+            let mut columns = SampleColumns::default();
+            columns.push(sample);
             send(
                 work,
                 out,
-                QueryPart::Batch(TimeSeriesBatch { series: batch }),
+                QueryPart::Series(TimeSeries::new(Vec::new(), &columns)),
             )
         }
+        Value::String { .. } => Ok(()),
+        Value::Vector(samples) => send_series(query, work, out, samples.into_iter().map(of_sample)),
+        Value::Matrix(series) => send_series(
+            query,
+            work,
+            out,
+            series.into_iter().map(|series| of_series(&series)),
+        ),
+    }
+}
+
+fn send_series(
+    query: &QueryRangeRequest,
+    work: &mut Work,
+    out: &mut Frames,
+    series: impl Iterator<Item = TimeSeries>,
+) -> Result<()> {
+    let batch_size = usize::try_from(query.response_batch_size)
+        .unwrap_or_default()
+        .min(BATCH_SERIES_MAX);
+    let mut batch = Vec::new();
+    for series in series {
+        if batch_size <= 1 {
+            send(work, out, QueryPart::Series(series))?;
+            continue;
+        }
+        batch.push(series);
+        if batch.len() == batch_size {
+            send(
+                work,
+                out,
+                QueryPart::Batch(TimeSeriesBatch {
+                    series: std::mem::take(&mut batch),
+                }),
+            )?;
+        }
+    }
+    if batch.is_empty() {
+        Ok(())
+    } else {
+        send(
+            work,
+            out,
+            QueryPart::Batch(TimeSeriesBatch { series: batch }),
+        )
     }
 }
 

@@ -8,14 +8,14 @@ use varve_template::scientific;
 use super::call::{Caller, Method};
 use super::external::ExternalLabels;
 use super::frame::Frames;
-use super::messages::rules::{
-    AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage,
-    RulesRequest, RulesResponse,
-};
-use super::messages::{LabelSet, Timestamp};
 use crate::api::rules::Filter;
 use crate::error::Result;
 use crate::serving::run::Work;
+use varve_wire::thanos::rules::{
+    AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage,
+    RulesRequest, RulesResponse,
+};
+use varve_wire::thanos::{LabelSet, Timestamp};
 
 /// Errors of a store abort an evaluation: a rule reads its own store.
 const ABORT: i32 = 1;

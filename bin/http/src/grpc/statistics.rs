@@ -5,11 +5,11 @@ use varve_tsdb::stats::NameCount;
 
 use super::call::{Caller, Method};
 use super::frame::Frames;
-use super::messages::status::{
-    HeadStatistics, Statistic, Statistics, StatisticsRequest, StatisticsResponse, TenantStatistics,
-};
 use crate::error::Result;
 use crate::serving::run::Work;
+use varve_wire::thanos::status::{
+    HeadStatistics, Statistic, Statistics, StatisticsRequest, StatisticsResponse, TenantStatistics,
+};
 
 /// The tenant of a store without tenants, as of `thanos receive`.
 const TENANT: &str = "default-tenant";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{JsonSchema, Schemas, object};
+use varve_wire::schema::{JsonSchema, Property, Schemas, object};
 
 /// A label name or value.
 pub(crate) enum Label {}
@@ -49,11 +49,11 @@ fn labels() -> Value {
     json!({ "type": "object", "additionalProperties": { "type": "string" } })
 }
 
-fn required(name: &str, schema: Value) -> super::Property {
+fn required(name: &str, schema: Value) -> Property {
     (name.to_owned(), schema, true, "")
 }
 
-fn optional(name: &str, schema: Value) -> super::Property {
+fn optional(name: &str, schema: Value) -> Property {
     (name.to_owned(), schema, false, "")
 }
 

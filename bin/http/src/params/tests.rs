@@ -1,4 +1,5 @@
 use varve_system::excerpt::QUOTED_SIZE_MAX;
+use varve_wire::time;
 
 use super::*;
 use crate::error::{ErrorKind, Result};

@@ -18,7 +18,7 @@ use varve_system::version::{self, USER_AGENT};
 use varve_wire::grpc::{self, Coding};
 
 use super::TraceMetrics;
-use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
+use varve_wire::otlp::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 
 /// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's
 /// defaults.

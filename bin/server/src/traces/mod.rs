@@ -10,7 +10,6 @@
 //! Threads: any thread adds spans; one task of tokio sends them.
 
 mod exporter;
-mod message;
 mod parent;
 
 use std::sync::Arc;
@@ -25,9 +24,9 @@ use tokio::task::JoinHandle;
 use varve_config::file::tracing::TracingConfig;
 
 use exporter::Exporter;
-pub(crate) use message::AnyValue;
-use message::{KeyValue, Span, Status};
 use parent::{Parent, random};
+pub(crate) use varve_wire::otlp::AnyValue;
+use varve_wire::otlp::{KeyValue, Span, Status};
 
 use varve_system::metrics::Registrar;
 

@@ -10,3 +10,6 @@ mod table;
 pub use registrar::Registrar;
 pub use summary::SummaryVec;
 pub use table::{counts, families, family};
+
+/// The label `job` of Varve's own metrics in its own store.
+pub const OWN_JOB: &str = "varve";

@@ -11,9 +11,9 @@ use serde_json::Value;
 use varve_advise::inventory::Scrapes;
 use varve_advise::needs::{Dashboards, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
-use varve_http::api::status::advice::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
-use varve_server::self_scrape;
+use varve_system::metrics::OWN_JOB;
 use varve_system::quantity::print_duration;
+use varve_wire::api::advice::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 
 use super::args::DropsArgs;
 use super::report::Report;
@@ -253,7 +253,7 @@ fn assume_bytes_per_sample(args: &DropsArgs, measured: Option<f64>) -> (f64, Str
 
 fn options(args: &DropsArgs, bytes_per_sample: f64) -> findings::Options {
     findings::Options {
-        own_job: self_scrape::JOB,
+        own_job: OWN_JOB,
         by_job: args.by_job,
         ignore_nameless: args.ignore_nameless,
         labels: true,

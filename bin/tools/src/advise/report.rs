@@ -6,7 +6,7 @@ use serde::Serialize;
 use varve_advise::Advice;
 use varve_advise::findings::{Finding, Kind};
 use varve_advise::needs::Problem;
-use varve_http::api::status::advice::AdviceReport;
+use varve_wire::api::advice::AdviceReport;
 
 use crate::output::table;
 use varve_system::quantity::print_rounded_size;

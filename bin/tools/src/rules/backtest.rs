@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use varve_client::escape;
-use varve_http::api::rules::backtest::{Backtest, BacktestedRule, Firing};
+use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
 use super::{BacktestArgs, label_set, read};
 use crate::wal::time;

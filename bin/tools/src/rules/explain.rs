@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use varve_client::escape;
-use varve_http::api::rules::explain::{
+use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
 };
 

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
-use varve_http::params::parse_time_ms;
+use varve_wire::time::parse_time_ms;
 
 use super::server_args::{ServerArgs, ViewArgs};
 

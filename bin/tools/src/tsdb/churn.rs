@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use varve_advise::churn;
 use varve_fs::damage::DamageReport;
-use varve_http::api::status::churn::ChurnReport;
 use varve_tsdb::ReadContext;
+use varve_wire::api::churn::ChurnReport;
 
 use super::args::ChurnArgs;
 use super::source::OfflineDb;
@@ -112,7 +112,7 @@ fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
 
 #[cfg(test)]
 mod tests {
-    use varve_http::api::status::churn::{NewSeriesOfLabel, NewSeriesOfMetric};
+    use varve_wire::api::churn::{NewSeriesOfLabel, NewSeriesOfMetric};
 
     use super::*;
 

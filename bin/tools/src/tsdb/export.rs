@@ -8,7 +8,7 @@ use clap::Args;
 use varve_fs::{Fs, RealFs};
 use varve_model::{MatchOp, Matcher, TimeRange};
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
-use varve_server::self_scrape;
+use varve_system::metrics::OWN_JOB;
 use varve_tsdb::ReadContext;
 
 use super::source::{OfflineDb, parse_matchers};
@@ -62,7 +62,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
         .transpose()?
         .unwrap_or_default();
     if !args.self_scraped && matchers.iter().all(|matcher| matcher.name() != "job") {
-        matchers.push(Matcher::new(MatchOp::NotEqual, "job", self_scrape::JOB)?);
+        matchers.push(Matcher::new(MatchOp::NotEqual, "job", OWN_JOB)?);
     }
     let range = TimeRange {
         start_ms: args.start.unwrap_or(i64::MIN),

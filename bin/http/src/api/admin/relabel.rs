@@ -7,9 +7,9 @@ use varve_ingest::relabel::EnabledRelabelRule;
 use varve_server::app::App;
 
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::openapi::schema;
 use crate::params::Form;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// The result of enabling a rule.

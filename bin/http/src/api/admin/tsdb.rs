@@ -14,9 +14,9 @@ use varve_tsdb::{Db, ReadContext};
 
 use super::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::openapi::schema;
 use crate::params::{Form, Verbatim, parse_selector};
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// A snapshot.

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use prost::Message;
 use varve_context::{Charge, QueryContext};
 use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
-use varve_wire::messages;
+use varve_wire::prometheus::exposition::{
+    BucketMessage, FamilyMessage, HistogramMessage, LabelMessage, MetricMessage, UntypedMessage,
+};
+use varve_wire::prometheus::types::SpanMessage;
 
 use super::format::Format;
 use super::{Kind, Latest};
 use crate::error::Result;
-use crate::protobuf::SpanMessage;
 use crate::serving::run::Work;
 
 /// A family being collected. Its memory is charged.
@@ -36,7 +38,7 @@ impl Family {
         external: &BTreeMap<String, String>,
         format: Format,
     ) -> Result<()> {
-        let message = MetricMessage::of(latest, external, format);
+        let message = metric_message(latest, external, format);
         // Charged twice: as a sample, and as encoded bytes.
         self.charge
             .grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
@@ -64,102 +66,60 @@ impl Family {
     }
 }
 
-messages! {
-    FamilyMessage {
-        name: Option<String> = [string, optional, tag = 1],
-        kind: Option<i32> = [int32, optional, tag = 3],
-        metric: Vec<MetricMessage> = [message, repeated, tag = 4],
-    }
-
+fn metric_message(
+    latest: &Latest,
+    external: &BTreeMap<String, String>,
+    format: Format,
+) -> MetricMessage {
+    let label = |(name, value): (&str, &str)| LabelMessage {
+        name: Some(format.escape(name).into_owned()),
+        value: Some(value.to_owned()),
+    };
+    let untyped = latest.histogram.is_none().then_some(UntypedMessage {
+        value: Some(latest.value),
+    });
     MetricMessage {
-        label: Vec<LabelMessage> = [message, repeated, tag = 1],
-        untyped: Option<UntypedMessage> = [message, optional, tag = 5],
-        histogram: Option<HistogramMessage> = [message, optional, tag = 7],
-        timestamp_ms: Option<i64> = [int64, optional, tag = 6],
-    }
-
-    LabelMessage {
-        name: Option<String> = [string, optional, tag = 1],
-        value: Option<String> = [string, optional, tag = 2],
-    }
-
-    UntypedMessage {
-        value: Option<f64> = [double, optional, tag = 1],
-    }
-
-    HistogramMessage {
-        sample_sum: Option<f64> = [double, optional, tag = 2],
-        bucket: Vec<BucketMessage> = [message, repeated, tag = 3],
-        sample_count_float: Option<f64> = [double, optional, tag = 4],
-        schema: Option<i32> = [sint32, optional, tag = 5],
-        zero_threshold: Option<f64> = [double, optional, tag = 6],
-        zero_count_float: Option<f64> = [double, optional, tag = 8],
-        negative_span: Vec<SpanMessage> = [message, repeated, tag = 9],
-        negative_count: Vec<f64> = [double, repeated, packed = "false", tag = 11],
-        positive_span: Vec<SpanMessage> = [message, repeated, tag = 12],
-        positive_count: Vec<f64> = [double, repeated, packed = "false", tag = 14],
-    }
-
-    BucketMessage {
-        upper_bound: Option<f64> = [double, optional, tag = 2],
-        cumulative_count_float: Option<f64> = [double, optional, tag = 4],
+        label: latest.labels(external).map(label).collect(),
+        untyped,
+        histogram: latest
+            .histogram
+            .as_ref()
+            .map(|histogram| histogram_message(histogram)),
+        timestamp_ms: Some(latest.timestamp_ms),
     }
 }
 
-impl MetricMessage {
-    fn of(latest: &Latest, external: &BTreeMap<String, String>, format: Format) -> Self {
-        let label = |(name, value): (&str, &str)| LabelMessage {
-            name: Some(format.escape(name).into_owned()),
-            value: Some(value.to_owned()),
+fn histogram_message(histogram: &Histogram) -> HistogramMessage {
+    if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
+        let classic = cumulative(histogram);
+        let bucket = |&(bound, count): &(f64, f64)| BucketMessage {
+            upper_bound: Some(bound),
+            cumulative_count_float: Some(count),
         };
-        let untyped = latest.histogram.is_none().then_some(UntypedMessage {
-            value: Some(latest.value),
-        });
-        Self {
-            label: latest.labels(external).map(label).collect(),
-            untyped,
-            histogram: latest
-                .histogram
-                .as_ref()
-                .map(|histogram| HistogramMessage::of(histogram)),
-            timestamp_ms: Some(latest.timestamp_ms),
-        }
-    }
-}
-
-impl HistogramMessage {
-    fn of(histogram: &Histogram) -> Self {
-        if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
-            let classic = cumulative(histogram);
-            let bucket = |&(bound, count): &(f64, f64)| BucketMessage {
-                upper_bound: Some(bound),
-                cumulative_count_float: Some(count),
-            };
-            return Self {
-                sample_count_float: Some(classic.count),
-                sample_sum: Some(histogram.sum),
-                bucket: classic.buckets.iter().map(bucket).collect(),
-                ..Self::default()
-            };
-        }
-        let Floats {
-            count,
-            zero_count,
-            positive,
-            negative,
-        } = Floats::of(histogram);
-        Self {
-            sample_count_float: Some(count),
+        return HistogramMessage {
+            sample_count_float: Some(classic.count),
             sample_sum: Some(histogram.sum),
-            schema: Some(i32::from(histogram.schema)),
-            zero_threshold: Some(histogram.zero_threshold),
-            zero_count_float: Some(zero_count),
-            negative_span: SpanMessage::list(&histogram.negative_spans),
-            negative_count: negative,
-            positive_span: SpanMessage::list(&histogram.positive_spans),
-            positive_count: positive,
-            bucket: Vec::new(),
-        }
+            bucket: classic.buckets.iter().map(bucket).collect(),
+            ..HistogramMessage::default()
+        };
+    }
+    let Floats {
+        count,
+        zero_count,
+        positive,
+        negative,
+    } = Floats::of(histogram);
+    HistogramMessage {
+        sample_count_float: Some(count),
+        sample_sum: Some(histogram.sum),
+        schema: Some(i32::from(histogram.schema)),
+        zero_threshold: Some(histogram.zero_threshold),
+        zero_count_float: Some(zero_count),
+        negative_span: SpanMessage::list(&histogram.negative_spans),
+        negative_count: negative,
+        positive_span: SpanMessage::list(&histogram.positive_spans),
+        positive_count: positive,
+        bucket: Vec::new(),
     }
 }
 

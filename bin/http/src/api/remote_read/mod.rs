@@ -10,8 +10,6 @@
 //! about `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in
 //! Prometheus.
 
-pub(crate) mod message;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,7 +29,7 @@ use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
-use message::{
+use varve_wire::prometheus::remote_read::{
     ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels,
 };
 

@@ -23,10 +23,10 @@ use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
+use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
 /// Maximum number of evaluations of a group.
 const EVALUATIONS_MAX: i64 = 1_000_000;
@@ -38,41 +38,6 @@ const STEPS_AT_ONCE: i64 = 500;
 const LABEL_SIZE: usize = 64;
 /// Maximum number of alerts at a time.
 const ALERTS_MAX: usize = 100_000;
-
-schema! {
-    /// When the alerts of a rule file would have fired.
-    pub struct Backtest {
-        rules: Vec<BacktestedRule>,
-        /// `true` if there are more periods of firing than returned.
-        is_truncated: bool,
-        warnings: Vec<String>,
-    }
-}
-
-schema! {
-    /// When the alerts of a rule would have fired.
-    pub struct BacktestedRule {
-        group: String,
-        name: String,
-        query: String,
-        evaluations: u64,
-        failures: u64,
-        /// Error of the last failure. Empty if there was none.
-        last_error: String,
-        firings: Vec<Firing>,
-    }
-}
-
-schema! {
-    /// A period in which an alert fires.
-    pub struct Firing {
-        labels: BTreeMap<String, String>,
-        active_at_ms: i64,
-        fired_at_ms: i64,
-        /// 0 if it fires at the end of the range.
-        resolved_at_ms: i64,
-    }
-}
 
 /// POST /api/v1/rules/backtest.
 pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result {

@@ -12,7 +12,8 @@ use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
 use varve_rules::{Alert, Group, Time};
 use varve_template::scientific;
 
-use crate::openapi::{JsonSchema, Schemas, Untyped};
+use crate::openapi::Untyped;
+use varve_wire::schema::{JsonSchema, Schemas};
 
 /// `data` of /api/v1/rules.
 #[derive(Debug, Serialize)]

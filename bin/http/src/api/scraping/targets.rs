@@ -10,11 +10,12 @@ use varve_server::app::App;
 use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, Result};
-use crate::openapi::{Untyped, schema};
+use crate::openapi::Untyped;
 use crate::params::{Form, parse_int, parse_selector};
 use crate::response::success;
 use crate::serving::run::{RequestClass, run};
 use crate::serving::state::HttpState;
+use varve_wire::schema;
 
 /// Maximum size of `labels` in bytes.
 const LABELS_SIZE_MAX: usize = 1 << 20;

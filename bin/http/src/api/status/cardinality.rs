@@ -11,10 +11,10 @@ use varve_tsdb::stats::{Cost, Costs};
 
 use super::tsdb::read_limit;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::params::{Form, Verbatim, parse_selectors};
 use crate::serving::run::{RequestClass, Work, run_shared};
 use crate::serving::state::HttpState;
+use varve_wire::schema;
 
 /// Memory of a pair of label name and value while pairs are sorted.
 const SORTED_PAIR_SIZE: usize = size_of::<((&str, &str), Cost)>();

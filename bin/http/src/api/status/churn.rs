@@ -1,61 +1,14 @@
 //! /api/v1/status/churn: which labels created the new series of an hour.
 
 use axum::extract::State;
-use varve_advise::churn::{self, Churn, LabelChurn, MetricChurn};
+use varve_advise::churn;
 use varve_fs::{Clock, SystemClock};
 
 use crate::error::Result;
-use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, run};
 use crate::serving::state::HttpState;
-
-schema! {
-    /// The new series of an hour, and their causes.
-    pub struct ChurnReport {
-        /// The hour in milliseconds since the epoch, start excluded.
-        start_ms: i64,
-        end_ms: i64,
-        /// Series with samples in the hour before. If there are none, every series counts as new.
-        earlier_series: u64,
-        /// Series with samples in the hour.
-        series: u64,
-        new_series: u64,
-        /// New series without a new label value.
-        new_combinations: u64,
-        /// Labels with new values, those that created most series first.
-        labels: Vec<NewSeriesOfLabel>,
-        /// Metrics with new series, those with most first.
-        metrics: Vec<NewSeriesOfMetric>,
-    }
-}
-
-schema! {
-    /// A label whose new values created series.
-    pub struct NewSeriesOfLabel {
-        label: String,
-        new_series: u64,
-        /// Percentage of all new series.
-        percent: f64,
-        /// New series that no other label created.
-        new_series_alone: u64,
-        new_values: u64,
-        /// The metrics with most of these series.
-        metrics: Vec<String>,
-    }
-}
-
-schema! {
-    /// A metric with new series.
-    pub struct NewSeriesOfMetric {
-        metric: String,
-        new_series: u64,
-        /// The label that created most of them, or empty.
-        label: String,
-        /// The percentage that this label created.
-        percent: f64,
-    }
-}
+use varve_wire::api::churn::ChurnReport;
 
 /// GET /api/v1/status/churn: the hour before `time`, which is now by default.
 pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
@@ -69,48 +22,4 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
         work.respond_json(&ChurnReport::of(found))
     })
     .await
-}
-
-impl ChurnReport {
-    /// Returns the report of new series.
-    pub fn of(found: Churn) -> Self {
-        Self {
-            start_ms: found.start_ms,
-            end_ms: found.end_ms,
-            earlier_series: found.n_earlier,
-            series: found.n_series,
-            new_series: found.n_new,
-            new_combinations: found.n_combinations,
-            labels: found.labels.into_iter().map(NewSeriesOfLabel::of).collect(),
-            metrics: found
-                .metrics
-                .into_iter()
-                .map(NewSeriesOfMetric::of)
-                .collect(),
-        }
-    }
-}
-
-impl NewSeriesOfLabel {
-    fn of(found: LabelChurn) -> Self {
-        Self {
-            label: found.label,
-            new_series: found.n_new,
-            percent: found.percent,
-            new_series_alone: found.n_alone,
-            new_values: found.n_values,
-            metrics: found.metrics,
-        }
-    }
-}
-
-impl NewSeriesOfMetric {
-    fn of(found: MetricChurn) -> Self {
-        Self {
-            metric: found.metric,
-            new_series: found.n_new,
-            label: found.label,
-            percent: found.percent,
-        }
-    }
 }

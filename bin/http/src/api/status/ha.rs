@@ -7,8 +7,8 @@ use axum::response::Response;
 use varve_ingest::ha::{HaCluster, HaReplica};
 use varve_server::app::App;
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// The known HA pairs.

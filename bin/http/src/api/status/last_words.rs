@@ -7,8 +7,8 @@ use varve_server::active_requests::log::{self, Record};
 use varve_server::app::App;
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// The end of the previous process.

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use varve_server::app::App;
 use varve_server::notifications::Event;
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// A notification for operators.

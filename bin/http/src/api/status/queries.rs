@@ -18,8 +18,8 @@ use varve_system::excerpt::truncate;
 
 use crate::api::admin::{audit, check_enabled};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 /// Bytes of a query that are listed.
 const LISTED_SIZE_MAX: usize = 16 << 10;

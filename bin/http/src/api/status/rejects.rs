@@ -8,8 +8,8 @@ use varve_promql::decimal::Json;
 use varve_server::app::App;
 use varve_server::rejections::RejectionStats;
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// Rejects since the start, the most recent reason first.

@@ -8,8 +8,8 @@ use axum::response::Response;
 use varve_ingest::relabel::{self, RelabelRuleStats};
 use varve_server::app::App;
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// The rules in order. Rules of presets come last.

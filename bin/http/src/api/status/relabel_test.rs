@@ -9,10 +9,10 @@ use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
 use varve_model::{Labels, MatchOp};
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::params::{Form, parse_selector};
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
+use varve_wire::schema;
 
 schema! {
     /// The effect of relabel rules on a series.

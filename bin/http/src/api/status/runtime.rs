@@ -14,8 +14,8 @@ use varve_system::quantity::{print_duration, print_size};
 use varve_system::version as this;
 use varve_tsdb::stats::ReplayState;
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 /// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field
 /// for it.

@@ -8,8 +8,8 @@ use varve_fs::{Clock, SystemClock};
 use varve_server::app::App;
 use varve_server::senders::{NewestSample, SenderId, SenderStats};
 
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// Senders since the start, the most recent first.

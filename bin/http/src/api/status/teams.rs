@@ -7,8 +7,8 @@ use varve_ingest::admission::{Amounts, TeamStatus, Usage};
 use varve_server::app::App;
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::response::success;
+use varve_wire::schema;
 
 schema! {
     /// Limits. null: no limit.

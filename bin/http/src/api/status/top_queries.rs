@@ -9,9 +9,9 @@ use varve_server::app::App;
 use varve_server::queries::top_queries::Cost;
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::params::Form;
 use crate::response::success;
+use varve_wire::schema;
 
 /// The ranges of the endpoint.
 pub(crate) const RANGES: [&str; 2] = ["hour", "day"];

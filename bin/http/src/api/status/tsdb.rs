@@ -9,11 +9,11 @@ use varve_server::app::App;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::error::{ApiError, Result};
-use crate::openapi::schema;
 use crate::params::{Form, parse_int};
 use crate::response::success;
 use crate::serving::run::{RequestClass, run};
 use crate::serving::state::HttpState;
+use varve_wire::schema;
 
 const LIMIT_DEFAULT: i64 = 10;
 const LIMIT_MAX: i64 = 10_000;

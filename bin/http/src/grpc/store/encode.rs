@@ -185,7 +185,7 @@ mod tests {
     use varve_prometheus::chunk::Encoding;
 
     use super::*;
-    use crate::protobuf::Label;
+    use varve_wire::prometheus::types::Label;
 
     #[derive(Clone, PartialEq, Message)]
     struct Decoded {

@@ -12,11 +12,11 @@ use varve_server::request_context::Parameters;
 use super::call::{Caller, Method};
 use super::external::{self, own_matchers};
 use super::frame::Frames;
-use super::messages::store::SeriesRequest;
 use crate::error::{ApiError, Result};
 use crate::serving::run::{RequestClass, Work};
 use encode::SeriesWriter;
 use shard::Shard;
+use varve_wire::thanos::store::SeriesRequest;
 
 impl Method for SeriesRequest {
     const PATH: &'static str = "/thanos.Store/Series";
@@ -54,7 +54,7 @@ impl Method for SeriesRequest {
             start_ms: self.min_time,
             end_ms: self.max_time,
         };
-        self.send(caller, work, out, &matchers, range)?;
+        send(self, caller, work, out, &matchers, range)?;
         if let Some(partial) = work.ctx.partial().map(str::to_owned) {
             out.send_encoded(work, |out| encode::warning(&partial, out))?;
         }
@@ -62,60 +62,58 @@ impl Method for SeriesRequest {
     }
 }
 
-impl SeriesRequest {
-    fn send(
-        self,
-        caller: &Caller,
-        work: &mut Work,
-        out: &mut Frames,
-        matchers: &[Matcher],
-        range: TimeRange,
-    ) -> Result<()> {
-        let selectors = [matchers.to_vec()];
-        let set = match self.skip_chunks {
-            true => {
-                work.store
-                    .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
-                work.store.db.select_labels(&work.ctx, matchers, range)?
-            }
-            false => {
-                work.store
-                    .note_selectors(&work.ctx, &caller.who, &selectors);
-                work.store.db.select(&work.ctx, matchers, range)?
-            }
-        };
-        let is_removed = |name: &String| self.without_replica_labels.contains(name);
-        let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
-        let hidden = self
-            .without_replica_labels
-            .iter()
-            .chain(caller.external.keys());
-        let hidden: Vec<&str> = hidden.map(String::as_str).collect();
-        let hides_any = set.may_have_label(&hidden)?;
-        let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
-        let hidden = if hides_any { &*hidden } else { &[] };
-        let series = order::sorted(&work.ctx, series, hidden, added);
-        let shard = Shard::of(self.shard_info);
-        let limit = usize::try_from(self.limit)
-            .ok()
-            .filter(|limit| *limit > 0)
-            .unwrap_or(usize::MAX);
-        let is_selected = |labels: &Labels| shard.as_ref().is_none_or(|shard| shard.has(labels));
-        let mut writer = SeriesWriter::new(
-            out,
-            usize::try_from(self.response_batch_size).unwrap_or_default(),
-        );
-        let selected = series.filter(|next| {
-            next.as_ref()
-                .map_or(true, |(labels, _)| is_selected(labels))
-        });
-        for next in selected.take(limit) {
-            let (labels, series) = next?;
-            match self.skip_chunks {
-                true => writer.write_labels(work, &labels)?,
-                false => writer.write(work, &labels, &series)?,
-            }
+fn send(
+    request: SeriesRequest,
+    caller: &Caller,
+    work: &mut Work,
+    out: &mut Frames,
+    matchers: &[Matcher],
+    range: TimeRange,
+) -> Result<()> {
+    let selectors = [matchers.to_vec()];
+    let set = match request.skip_chunks {
+        true => {
+            work.store
+                .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
+            work.store.db.select_labels(&work.ctx, matchers, range)?
         }
-        writer.flush(work)
+        false => {
+            work.store
+                .note_selectors(&work.ctx, &caller.who, &selectors);
+            work.store.db.select(&work.ctx, matchers, range)?
+        }
+    };
+    let is_removed = |name: &String| request.without_replica_labels.contains(name);
+    let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
+    let hidden = request
+        .without_replica_labels
+        .iter()
+        .chain(caller.external.keys());
+    let hidden: Vec<&str> = hidden.map(String::as_str).collect();
+    let hides_any = set.may_have_label(&hidden)?;
+    let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
+    let hidden = if hides_any { &*hidden } else { &[] };
+    let series = order::sorted(&work.ctx, series, hidden, added);
+    let shard = Shard::of(request.shard_info);
+    let limit = usize::try_from(request.limit)
+        .ok()
+        .filter(|limit| *limit > 0)
+        .unwrap_or(usize::MAX);
+    let is_selected = |labels: &Labels| shard.as_ref().is_none_or(|shard| shard.has(labels));
+    let mut writer = SeriesWriter::new(
+        out,
+        usize::try_from(request.response_batch_size).unwrap_or_default(),
+    );
+    let selected = series.filter(|next| {
+        next.as_ref()
+            .map_or(true, |(labels, _)| is_selected(labels))
+    });
+    for next in selected.take(limit) {
+        let (labels, series) = next?;
+        match request.skip_chunks {
+            true => writer.write_labels(work, &labels)?,
+            false => writer.write(work, &labels, &series)?,
+        }
     }
+    writer.flush(work)
 }

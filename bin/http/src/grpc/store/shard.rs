@@ -3,7 +3,7 @@
 use varve_model::Labels;
 use xxhash_rust::xxh64::Xxh64;
 
-use crate::grpc::messages::store::ShardInfo;
+use varve_wire::thanos::store::ShardInfo;
 
 /// One of several shards, which together have each series once.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! A profile as protobuf: `perftools.profiles.Profile` of
-//! github.com/google/pprof/blob/main/proto/profile.proto.
+//! A profile as protobuf.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,57 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pprof::{Report, Symbol};
 use prost::Message;
-use varve_wire::messages;
-
-messages! {
-    ProfileMessage {
-        sample_type: Vec<ValueTypeMessage> = [message, repeated, tag = 1],
-        sample: Vec<SampleMessage> = [message, repeated, tag = 2],
-        location: Vec<LocationMessage> = [message, repeated, tag = 4],
-        function: Vec<FunctionMessage> = [message, repeated, tag = 5],
-        /// All strings. The first one is empty; other messages refer to strings by their position.
-        string_table: Vec<String> = [string, repeated, tag = 6],
-        time_nanos: i64 = [int64, tag = 9],
-        duration_nanos: i64 = [int64, tag = 10],
-        period_type: Option<ValueTypeMessage> = [message, optional, tag = 11],
-        period: i64 = [int64, tag = 12],
-    }
-
-    ValueTypeMessage {
-        kind: i64 = [int64, tag = 1],
-        unit: i64 = [int64, tag = 2],
-    }
-
-    SampleMessage {
-        /// The stack, innermost location first.
-        location_id: Vec<u64> = [uint64, repeated, tag = 1],
-        value: Vec<i64> = [int64, repeated, tag = 2],
-        label: Vec<SampleLabelMessage> = [message, repeated, tag = 3],
-    }
-
-    SampleLabelMessage {
-        key: i64 = [int64, tag = 1],
-        text: i64 = [int64, tag = 2],
-    }
-
-    LocationMessage {
-        id: u64 = [uint64, tag = 1],
-        /// An address, as the functions that are inlined there, innermost first.
-        line: Vec<LineMessage> = [message, repeated, tag = 4],
-    }
-
-    LineMessage {
-        function_id: u64 = [uint64, tag = 1],
-        line: i64 = [int64, tag = 2],
-    }
-
-    FunctionMessage {
-        id: u64 = [uint64, tag = 1],
-        name: i64 = [int64, tag = 2],
-        system_name: i64 = [int64, tag = 3],
-        filename: i64 = [int64, tag = 4],
-    }
-}
+use varve_wire::pprof::{
+    FunctionMessage, LineMessage, LocationMessage, ProfileMessage, SampleLabelMessage,
+    SampleMessage, ValueTypeMessage,
+};
 
 /// Returns the encoded profile. Its samples have a count, a CPU time, and the name of their thread.
 pub(super) fn encode(report: &Report) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! `pkg/rules/rulespb/rpc.proto`.
 
+use crate::protobuf::messages;
 use prost::Oneof;
-use varve_wire::messages;
 
 use super::{LabelSet, Timestamp};
 
@@ -37,7 +37,11 @@ messages! {
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum RuleKindMessage {
+#[allow(
+    missing_docs,
+    reason = "the names are those of the protocol's description"
+)]
+pub enum RuleKindMessage {
     #[prost(message, tag = "1")]
     Recording(RecordingRule),
     #[prost(message, tag = "2")]

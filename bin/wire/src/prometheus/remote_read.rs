@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::protobuf::messages;
 use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
-use varve_wire::messages;
 
-use crate::protobuf::{Label, LabelMatcher, SpanMessage};
+use crate::prometheus::types::{Label, LabelMatcher, SpanMessage};
 
 messages! {
     /// A request.
@@ -32,7 +32,7 @@ messages! {
 
 impl Query {
     /// Returns the time range of the hints, as in Prometheus, or else of the query.
-    pub(super) fn range(&self) -> TimeRange {
+    pub fn range(&self) -> TimeRange {
         let own = (self.start_timestamp_ms, self.end_timestamp_ms);
         let (start_ms, end_ms) = self
             .hints
@@ -42,7 +42,7 @@ impl Query {
     }
 
     /// Returns `true` if the query wants the labels of series, not their samples.
-    pub(super) fn wants_labels_only(&self) -> bool {
+    pub fn wants_labels_only(&self) -> bool {
         self.hints
             .as_ref()
             .is_some_and(|hints| hints.func == "series")
@@ -53,10 +53,7 @@ impl Query {
     ///
     /// # Errors
     /// If a type is unknown, or a regex does not parse.
-    pub(super) fn matchers(
-        &self,
-        external: &BTreeMap<String, String>,
-    ) -> Result<Vec<Matcher>, String> {
+    pub fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
         let parse = |matcher: &LabelMatcher| {
             let is_external = external.get(&matcher.name) == Some(&matcher.value);
             match matcher.op() {
@@ -69,7 +66,7 @@ impl Query {
 }
 
 /// Returns the labels of a series and the missing external ones, sorted by name.
-pub(crate) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
+pub fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
     let missing = external
         .iter()
         .filter(|(name, _)| labels.get(name).is_none());
@@ -115,7 +112,7 @@ messages! {
 
 impl TimeSeries {
     /// Returns the series with these samples.
-    pub(crate) fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
+    pub fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
         let mut series = Self {
             labels,
             ..Self::default()

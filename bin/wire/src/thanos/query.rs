@@ -1,12 +1,12 @@
 //! `pkg/api/query/querypb/query.proto` and `pkg/exemplars/exemplarspb/rpc.proto`.
 
+use crate::protobuf::messages;
 use prost::Oneof;
-use varve_wire::messages;
 
 use super::LabelSet;
 use super::store::ShardInfo;
-use crate::api::remote_read::message::TimeSeries;
-use crate::protobuf::LabelMatcher;
+use crate::prometheus::remote_read::TimeSeries;
+use crate::prometheus::types::LabelMatcher;
 
 messages! {
     /// A request of `Query/Query`. The query plan is ignored: the text says the same.
@@ -48,7 +48,11 @@ messages! {
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum QueryPart {
+#[allow(
+    missing_docs,
+    reason = "the names are those of the protocol's description"
+)]
+pub enum QueryPart {
     #[prost(string, tag = "1")]
     Warnings(String),
     #[prost(message, tag = "2")]

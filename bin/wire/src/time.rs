@@ -1,4 +1,4 @@
-//! Parses times and durations of requests as Go does.
+//! Times and durations of requests and commands, parsed as in Go.
 //!
 //! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it:
 //! an hour may have one digit, a fraction may follow a comma and have any number of digits, of
@@ -12,14 +12,27 @@ use varve_system::quantity::parse_duration;
 
 const EPOCH: Date = Date::constant(1970, 1, 1);
 const NANOS_PER_S: i128 = 1_000_000_000;
-pub(super) const NANOS_PER_MS: i128 = 1_000_000;
+/// Nanoseconds of a millisecond.
+pub const NANOS_PER_MS: i128 = 1_000_000;
 
-/// The earliest and latest time of Go, which clients of Prometheus send to mean "all of time".
-pub(super) const TIME_MIN: &str = "-292273086-05-16T16:47:06Z";
-pub(super) const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
+/// The earliest time of Go. Clients of Prometheus send it and [`TIME_MAX`] to mean "all of time".
+pub const TIME_MIN: &str = "-292273086-05-16T16:47:06Z";
+/// The latest time of Go.
+pub const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
+
+/// Parses seconds since the epoch or RFC 3339 into milliseconds since the epoch.
+///
+/// # Errors
+/// The text is neither.
+pub fn parse_time_ms(text: &str) -> Result<i64, String> {
+    parse_time(text).map(to_ms)
+}
 
 /// Parses a time into nanoseconds since the epoch.
-pub(super) fn parse_time(text: &str) -> Result<i128, String> {
+///
+/// # Errors
+/// The text is not a time.
+pub fn parse_time(text: &str) -> Result<i128, String> {
     let invalid = || format!("cannot parse {:?} to a valid timestamp", quotable(text));
     if let Ok(seconds) = parse_float(text) {
         if !seconds.is_finite() {
@@ -38,7 +51,10 @@ pub(super) fn parse_time(text: &str) -> Result<i128, String> {
 }
 
 /// Parses a duration, in seconds with a fraction or like `1h30m`, into nanoseconds.
-pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
+///
+/// # Errors
+/// The text is not a duration, or it is too long.
+pub fn parse_signed_duration(text: &str) -> Result<i64, String> {
     if let Ok(seconds) = parse_float(text) {
         let nanos = seconds * NANOS_PER_S as f64;
         // As a float, `i64::MAX` is 2^63, which an i64 cannot hold.
@@ -56,7 +72,7 @@ pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
 }
 
 /// Returns milliseconds since the epoch, saturating.
-pub(super) fn to_ms(nanos: i128) -> i64 {
+pub fn to_ms(nanos: i128) -> i64 {
     let ms = nanos.div_euclid(NANOS_PER_MS);
     ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

@@ -1,16 +1,16 @@
 //! Messages of Thanos' protocols, written by hand: `protoc` cannot compile Thanos' files together,
 //! because two of them define `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
 
-pub(super) mod info;
-pub(super) mod query;
-pub(super) mod rules;
-pub(super) mod status;
-pub(super) mod store;
+pub mod info;
+pub mod query;
+pub mod rules;
+pub mod status;
+pub mod store;
 
+use crate::protobuf::messages;
 use varve_model::Labels;
-use varve_wire::messages;
 
-use crate::protobuf::Label;
+use crate::prometheus::types::Label;
 
 messages! {
     /// A label set, sorted by name.
@@ -27,7 +27,7 @@ messages! {
 
 impl LabelSet {
     /// Creates a label set from sorted pairs.
-    pub(super) fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self {
             labels: pairs.into_iter().map(Label::from).collect(),
         }

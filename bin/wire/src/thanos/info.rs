@@ -1,6 +1,6 @@
 //! `pkg/info/infopb/rpc.proto`.
 
-use varve_wire::messages;
+use crate::protobuf::messages;
 
 use super::LabelSet;
 

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use varve_wire::messages;
+use crate::protobuf::messages;
 
-use crate::protobuf::LabelMatcher;
+use crate::prometheus::types::LabelMatcher;
 
 messages! {
     /// A request of `Metadata/MetricMetadata`.

@@ -1,9 +1,9 @@
 //! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without
 //! messages, in `store/encode.rs`.
 
-use varve_wire::messages;
+use crate::protobuf::messages;
 
-use crate::protobuf::LabelMatcher;
+use crate::prometheus::types::LabelMatcher;
 
 messages! {
     /// A request of `Store/Series`. Hints are ignored.

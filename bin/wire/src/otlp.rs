@@ -1,7 +1,7 @@
 //! Traces as protobuf: `opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest`, without
 //! the fields that are never set.
 
-use varve_wire::messages;
+use crate::protobuf::messages;
 
 messages! {
     ExportRequest {
@@ -59,14 +59,14 @@ messages! {
 
 impl Span {
     /// `SPAN_KIND_INTERNAL`.
-    pub(super) const INTERNAL: i32 = 1;
+    pub const INTERNAL: i32 = 1;
     /// `SPAN_KIND_SERVER`.
-    pub(super) const SERVER: i32 = 2;
+    pub const SERVER: i32 = 2;
 }
 
 impl Status {
     /// The status of a failed span.
-    pub(super) fn error(message: String) -> Self {
+    pub fn error(message: String) -> Self {
         const ERROR: i32 = 2;
         Self {
             message,
@@ -76,7 +76,8 @@ impl Status {
 }
 
 impl KeyValue {
-    pub(super) fn new(key: &str, value: impl Into<AnyValue>) -> Self {
+    /// Returns a pair.
+    pub fn new(key: &str, value: impl Into<AnyValue>) -> Self {
         Self {
             key: key.to_owned(),
             value: Some(value.into()),

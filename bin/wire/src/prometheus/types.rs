@@ -1,8 +1,8 @@
 //! The protobuf messages that the protocols of Prometheus and Thanos share.
 
+use crate::protobuf::messages;
 use varve_model::histogram::BucketSpan;
 use varve_model::{MatchOp, Matcher};
-use varve_wire::messages;
 
 messages! {
     /// A label.
@@ -36,7 +36,7 @@ impl From<(&str, &str)> for Label {
 
 impl LabelMatcher {
     /// Returns the operator, or `None` if the type is unknown.
-    pub(crate) fn op(&self) -> Option<MatchOp> {
+    pub fn op(&self) -> Option<MatchOp> {
         let kinds = [
             MatchOp::Equal,
             MatchOp::NotEqual,
@@ -50,7 +50,7 @@ impl LabelMatcher {
     ///
     /// # Errors
     /// If the type is unknown, or a regex does not parse.
-    pub(crate) fn parse(&self) -> Result<Matcher, String> {
+    pub fn parse(&self) -> Result<Matcher, String> {
         let op = self
             .op()
             .ok_or_else(|| format!("invalid matcher type {}", self.kind))?;
@@ -60,7 +60,7 @@ impl LabelMatcher {
 
 impl SpanMessage {
     /// Returns the messages of these spans.
-    pub(crate) fn list(spans: &[BucketSpan]) -> Vec<Self> {
+    pub fn list(spans: &[BucketSpan]) -> Vec<Self> {
         spans
             .iter()
             .map(|span| Self {

@@ -1,0 +1,5 @@
+//! Messages of Prometheus' protocols.
+
+pub mod exposition;
+pub mod remote_read;
+pub mod types;
