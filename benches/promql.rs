@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use varve_context::{MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::{Labels, Sample, TimeRange};
 use varve_promql::Features;
 use varve_query::{Engine, EngineOptions, Request, Steps};
@@ -192,7 +192,7 @@ fn deadline(c: &mut Criterion) {
         common::START_MS,
         common::START_MS + N_STEPS * common::STEP_MS,
     );
-    let memory = MemoryBudget::new("memory", usize::MAX);
+    let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
 
     let mut group = c.benchmark_group("deadline of 200 ms");
     group.sample_size(10);

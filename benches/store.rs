@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_bench::{Fleet, FleetOptions, SeriesId};
-use varve_context::{MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_fs::RealFs;
 use varve_fs::testing::ManualClock;
 use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};
@@ -515,7 +515,7 @@ impl Bench {
 fn query() -> ReadContext {
     ReadContext::unrestricted(QueryContext::new(
         Duration::from_secs(3600),
-        MemoryBudget::new("memory", 1 << 30),
+        MemoryBudget::new(Limit::Other("memory"), 1 << 30),
     ))
 }
 

@@ -1,6 +1,6 @@
 //! Errors of queries. Each variant has its own status and error type in the HTTP API.
 
-use varve_context::Interrupt;
+use varve_context::{Interrupt, Limit};
 
 use varve_promql::ParseError;
 use varve_promql::ast::ValueType;
@@ -37,8 +37,8 @@ pub enum Error {
     /// The query exceeds a limit on samples or memory. `execution`, 422.
     #[error("{text}")]
     Limit {
-        /// The flag that sets the limit.
-        what: &'static str,
+        /// The limit.
+        what: Limit,
         /// The message.
         text: String,
     },
@@ -74,17 +74,17 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Shutdown) => Self::Shutdown,
             varve_tsdb::Error::Interrupted(Interrupt::Killed) => Self::Killed,
             varve_tsdb::Error::Interrupted(Interrupt::Heaviest) => Self::Limit {
-                what: "--query.max-memory-total",
+                what: Limit::QueryMemoryTotal,
                 text: error.to_string(),
             },
             varve_tsdb::Error::Interrupted(Interrupt::Pressure) => Self::Limit {
-                what: "--memory.refuse-at",
+                what: Limit::ProcessMemory,
                 text: error.to_string(),
             },
             // Retrying helps if the limit is shared by all requests, but not if it applies to one
             // request.
             varve_tsdb::Error::Limit {
-                what: "--query.max-memory-total",
+                what: Limit::QueryMemoryTotal,
                 ..
             } => Self::Storage(error),
             varve_tsdb::Error::Limit { what, .. } => Self::Limit {
@@ -112,7 +112,7 @@ impl Error {
         let text =
             "query processing would load too many samples into memory in query execution".into();
         Self::Limit {
-            what: "--query.max-samples",
+            what: Limit::QuerySamples,
             text,
         }
     }

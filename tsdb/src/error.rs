@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use varve_context::Interrupt;
+use varve_context::{Interrupt, Limit};
 use varve_fs::is_out_of_files;
 
 /// Bytes that do not decode. Who knows their place makes an [`Error::Corrupt`] of it.
@@ -58,8 +58,8 @@ pub enum Error {
     /// A limit was exceeded. A smaller request may succeed.
     #[error("{what}: {used} exceeds the limit of {limit}")]
     Limit {
-        /// The limited quantity and its unit.
-        what: &'static str,
+        /// The limit.
+        what: Limit,
         /// The quantity that the request would have used.
         used: u64,
         /// Maximum of the quantity.
@@ -128,7 +128,7 @@ impl Error {
     pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
         if used > limit {
             Err(Self::Limit {
-                what,
+                what: Limit::Other(what),
                 used: used as u64,
                 limit: limit as u64,
             })

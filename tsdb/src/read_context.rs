@@ -94,6 +94,7 @@ impl Deref for ReadContext {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+    use varve_context::Limit;
 
     use super::*;
 
@@ -103,7 +104,7 @@ mod tests {
         let range = |start_ms, end_ms| TimeRange { start_ms, end_ms };
         ctx.check_range(TimeRange::ALL).unwrap();
         assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
-        ctx.limit_range("range", Duration::from_millis(2999));
+        ctx.limit_range(Limit::Other("range"), Duration::from_millis(2999));
         ctx.check_range(range(-1000, 1000)).unwrap();
         assert_eq!(
             ctx.check_range(range(0, 2001)).unwrap_err().to_string(),

@@ -2,10 +2,8 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_context::Interrupt;
+use varve_context::{Interrupt, Limit};
 use varve_ingest::WriteError;
-use varve_server::app::QUERY_MEMORY_TOTAL_FLAG;
-use varve_server::request_context::Tenant;
 use varve_system::excerpt::truncate;
 
 use super::json;
@@ -19,17 +17,20 @@ pub(crate) type Result<T = Response, E = ApiError> = std::result::Result<T, E>;
 pub struct ApiError {
     pub kind: ErrorKind,
     pub(crate) message: String,
-    /// The flag of the limit that the request exceeded, if any.
-    pub(crate) limit: Option<&'static str>,
+    /// The limit that the request exceeded, if any.
+    pub(crate) limit: Option<Limit>,
     /// Seconds after which the client may retry. If `None`, the [`ErrorKind`] decides.
     pub(crate) retry_after_s: Option<u64>,
     /// Whether the response is plain text instead of JSON.
     pub(crate) is_plain: bool,
 }
 
-/// Extension of a response whose request exceeded a limit: the flag of the limit.
+/// Extension of a response whose request exceeded a limit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LimitHit(pub(crate) &'static str);
+pub(crate) struct LimitHit(pub(crate) Limit);
+
+/// The deadline of a query.
+const QUERY_TIMEOUT: Limit = Limit::Other("--query.timeout");
 
 /// The kind of an error. It determines Prometheus' `errorType` and the status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,13 +117,7 @@ impl ApiError {
     /// Returns `true` if the request exceeded a memory limit, or was the heaviest when all requests
     /// together did.
     pub(crate) fn is_memory_limit(&self) -> bool {
-        const LIMITS: [&str; 4] = [
-            "--query.max-memory",
-            QUERY_MEMORY_TOTAL_FLAG,
-            "--memory.refuse-at",
-            Tenant::MEMORY_KEY,
-        ];
-        self.kind == ErrorKind::Execution && self.limit.is_some_and(|limit| LIMITS.contains(&limit))
+        self.kind == ErrorKind::Execution && self.limit.is_some_and(Limit::is_memory_of_queries)
     }
 
     /// Creates an error. A long message is cut, because it may quote a long parameter.
@@ -140,10 +135,10 @@ impl ApiError {
         }
     }
 
-    /// Sets the flag of the limit that the request exceeded.
-    pub(crate) fn with_limit(self, flag: &'static str) -> Self {
+    /// Sets the name of the limit that the request exceeded, for instance its flag.
+    pub(crate) fn with_limit(self, name: &'static str) -> Self {
         Self {
-            limit: Some(flag),
+            limit: Some(Limit::Other(name)),
             ..self
         }
     }
@@ -217,8 +212,8 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
-        if let Some(flag) = self.limit {
-            response.extensions_mut().insert(LimitHit(flag));
+        if let Some(limit) = self.limit {
+            response.extensions_mut().insert(LimitHit(limit));
         }
         response
     }
@@ -234,24 +229,22 @@ impl From<varve_tsdb::Error> for ApiError {
     fn from(error: varve_tsdb::Error) -> Self {
         use varve_tsdb::Error;
         let (kind, limit) = match &error {
-            Error::Interrupted(Interrupt::Deadline) => {
-                (ErrorKind::Timeout, Some("--query.timeout"))
-            }
+            Error::Interrupted(Interrupt::Deadline) => (ErrorKind::Timeout, Some(QUERY_TIMEOUT)),
             Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => {
                 (ErrorKind::Canceled, None)
             }
             Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
             Error::Interrupted(Interrupt::Heaviest) => {
-                (ErrorKind::Execution, Some(QUERY_MEMORY_TOTAL_FLAG))
+                (ErrorKind::Execution, Some(Limit::QueryMemoryTotal))
             }
             Error::Interrupted(Interrupt::Pressure) => {
-                (ErrorKind::Execution, Some("--memory.refuse-at"))
+                (ErrorKind::Execution, Some(Limit::ProcessMemory))
             }
             // Other queries hold the memory. The same request may succeed after they end.
             Error::Limit {
-                what: QUERY_MEMORY_TOTAL_FLAG,
+                what: Limit::QueryMemoryTotal,
                 ..
-            } => (ErrorKind::Unavailable, Some(QUERY_MEMORY_TOTAL_FLAG)),
+            } => (ErrorKind::Unavailable, Some(Limit::QueryMemoryTotal)),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(*what)),
             Error::Replaying { .. } | Error::ReplayFailed { .. } => (ErrorKind::Unavailable, None),
             _ => (ErrorKind::Internal, None),
@@ -271,7 +264,7 @@ impl From<varve_query::Error> for ApiError {
             Error::Invalid(_) => return Self::invalid_parameter("query", error),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(what)),
             Error::Execution(_) | Error::Unsupported(_) => (ErrorKind::Execution, None),
-            Error::Timeout => (ErrorKind::Timeout, Some("--query.timeout")),
+            Error::Timeout => (ErrorKind::Timeout, Some(QUERY_TIMEOUT)),
             Error::Canceled | Error::Killed => (ErrorKind::Canceled, None),
             Error::Shutdown => (ErrorKind::Unavailable, None),
             Error::Storage(error) => return error.into(),
@@ -307,13 +300,12 @@ impl ApiError {
         let cause = error.cause();
         let (kind, limit) = match cause {
             WriteError::Malformed(_) => (ErrorKind::BadData, None),
-            WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(*flag)),
-            WriteError::Busy { .. } => {
-                (ErrorKind::Unavailable, Some("--ingest.bytes-in-flight-max"))
-            }
-            WriteError::Throttled { resource, .. } => {
-                (ErrorKind::Unavailable, Some(resource.setting()))
-            }
+            WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(Limit::Other(flag))),
+            WriteError::Busy { .. } => (ErrorKind::Unavailable, Some(Limit::WritesMemory)),
+            WriteError::Throttled { resource, .. } => (
+                ErrorKind::Unavailable,
+                Some(Limit::Other(resource.setting())),
+            ),
             WriteError::Moved => (ErrorKind::Unavailable, None),
             WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
             WriteError::Store(
@@ -394,7 +386,7 @@ mod tests {
         );
         check(
             varve_tsdb::Error::Limit {
-                what: "--query.max-memory",
+                what: Limit::QueryMemory,
                 used: 2,
                 limit: 1,
             },
@@ -402,7 +394,7 @@ mod tests {
             r#"{"status":"error","errorType":"execution","error":"--query.max-memory: 2 exceeds the limit of 1"}"#,
         );
         let exhausted = || varve_tsdb::Error::Limit {
-            what: QUERY_MEMORY_TOTAL_FLAG,
+            what: Limit::QueryMemoryTotal,
             used: 2,
             limit: 1,
         };
@@ -448,7 +440,7 @@ mod tests {
     #[test]
     fn a_write_that_can_be_retried_gets_a_status_with_retry_after() {
         let full = WriteError::Store(varve_tsdb::Error::Limit {
-            what: "memory",
+            what: Limit::Other("memory"),
             used: 2,
             limit: 1,
         });

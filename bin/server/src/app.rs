@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
 use varve_context::scheduler::Scheduler;
-use varve_context::{Interrupt, MemoryBudget, QueryContext};
+use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
 use varve_system::machine;
 use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{self, notify};
@@ -85,10 +85,6 @@ pub struct App {
     write_memory: MemoryBudget,
 }
 
-/// The flag that bounds the memory of all queries together. A single query has a lower bound.
-pub const QUERY_MEMORY_TOTAL_FLAG: &str = "--query.max-memory-total";
-
-const WRITE_MEMORY_FLAG: &str = "--ingest.bytes-in-flight-max";
 const STARTING: u8 = 0;
 const READY: u8 = 1;
 const STOPPING: u8 = 2;
@@ -132,11 +128,14 @@ impl App {
             ),
             scheduler: Scheduler::new(machine::cores()),
             query_memory: MemoryBudget::with_reclaimer(
-                QUERY_MEMORY_TOTAL_FLAG,
+                Limit::QueryMemoryTotal,
                 settings.query_max_memory_total,
                 relief,
             ),
-            write_memory: MemoryBudget::new(WRITE_MEMORY_FLAG, settings.write_bytes_in_flight_max),
+            write_memory: MemoryBudget::new(
+                Limit::WritesMemory,
+                settings.write_bytes_in_flight_max,
+            ),
             metrics,
             settings,
         })
@@ -303,7 +302,7 @@ impl App {
             || self.query_memory.clone(),
             |tenant| tenant.memory(&self.query_memory),
         );
-        let memory = memory.child("--query.max-memory", self.settings.query_max_memory);
+        let memory = memory.child(Limit::QueryMemory, self.settings.query_max_memory);
         let ctx = if self.settings.args.query_partial_during_replay {
             QueryContext::with_partial_results(timeout, memory)
         } else {
@@ -327,14 +326,14 @@ impl App {
     pub fn write_context(&self, timeout: Duration) -> QueryContext {
         let memory = self
             .write_memory
-            .child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
+            .child(Limit::WritesMemory, self.settings.write_bytes_in_flight_max);
         QueryContext::new(timeout, memory)
     }
 
     /// Returns the memory budget of a query.
     pub fn memory_of_query(&self) -> MemoryBudget {
         self.query_memory
-            .child("--query.max-memory", self.settings.query_max_memory)
+            .child(Limit::QueryMemory, self.settings.query_max_memory)
     }
 
     /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of

@@ -321,7 +321,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use varve_context::MemoryBudget;
+    use varve_context::{Limit, MemoryBudget};
     use varve_model::Sample;
     use varve_tsdb::{Options, WriteBatch};
 
@@ -361,7 +361,7 @@ mod tests {
     fn churn(db: &Db, memory: usize) -> Result<Churn> {
         let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::from_secs(60),
-            MemoryBudget::new("memory", memory),
+            MemoryBudget::new(Limit::Other("memory"), memory),
         ));
         find(db, &ctx, 2 * HOUR_MS, HOUR_MS)
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use varve_context::Limit;
+
 /// Why a query is not parsed or printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,7 +33,7 @@ struct Problem {
     /// The position; `None` for an empty query.
     position: Option<Position>,
     message: String,
-    limit: Option<&'static str>,
+    limit: Option<Limit>,
 }
 
 /// A position in a query. Lines and columns count from 1; columns count bytes.
@@ -53,9 +55,9 @@ impl ParseError {
         }))
     }
 
-    /// Adds the flag that sets the exceeded limit.
-    pub(crate) fn with_limit(mut self, flag: &'static str) -> Self {
-        self.0.limit = Some(flag);
+    /// Adds the exceeded limit.
+    pub(crate) fn with_limit(mut self, limit: Limit) -> Self {
+        self.0.limit = Some(limit);
         self
     }
 
@@ -71,9 +73,9 @@ impl ParseError {
         &self.0.message
     }
 
-    /// Returns the flag that sets the exceeded limit, if the error is about a limit.
+    /// Returns the exceeded limit, if the error is about a limit.
     #[must_use]
-    pub fn limit(&self) -> Option<&'static str> {
+    pub fn limit(&self) -> Option<Limit> {
         self.0.limit
     }
 }

@@ -23,7 +23,7 @@ mod store;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use varve_context::{Interrupt, MemoryBudget, QueryContext};
+use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::{Db, ReadContext};
 
@@ -116,7 +116,7 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
 
 /// Returns the number of bytes that a request allocates above its charge, at the peaks of both.
 fn uncharged_bytes(db: &Db, engine: &Engine, request: &Request) -> usize {
-    let memory = MemoryBudget::new("request memory", MEMORY_MAX);
+    let memory = MemoryBudget::new(Limit::Other("request memory"), MEMORY_MAX);
     let ctx = ReadContext::unrestricted(QueryContext::new(TIMEOUT, memory.clone()));
     ALLOCATOR.start();
     let completed = request.run(db, engine, &ctx);
@@ -139,7 +139,7 @@ fn uncharged_bytes(db: &Db, engine: &Engine, request: &Request) -> usize {
 /// request that stops at its deadline has used at most the timeout, on a busy machine too.
 fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -> Duration {
     let timeout = Duration::from_micros(1 << random.below(17));
-    let memory = MemoryBudget::new("request memory", MEMORY_MAX);
+    let memory = MemoryBudget::new(Limit::Other("request memory"), MEMORY_MAX);
     let is_canceled = random.chance(4);
     let ctx = ReadContext::unrestricted(QueryContext::new(
         if is_canceled { TIMEOUT } else { timeout },

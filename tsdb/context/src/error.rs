@@ -1,6 +1,7 @@
 //! Errors of a request: it must end, or it exceeds a limit.
 
 use crate::cancellation::Interrupt;
+use crate::limit::Limit;
 
 /// The result of an operation within the limits of a request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,8 +12,8 @@ pub enum Error {
     /// A limit was exceeded. A smaller request may succeed.
     #[error("{what}: {used} exceeds the limit of {limit}")]
     Limit {
-        /// The limited quantity and its unit.
-        what: &'static str,
+        /// The limit.
+        what: Limit,
         /// The quantity that the request would have used.
         used: u64,
         /// Maximum of the quantity.
@@ -26,7 +27,7 @@ pub enum Error {
 impl From<varve_regexp::LimitExceeded> for Error {
     fn from(exceeded: varve_regexp::LimitExceeded) -> Self {
         Self::Limit {
-            what: exceeded.what,
+            what: Limit::Other(exceeded.what),
             used: exceeded.used as u64,
             limit: exceeded.limit as u64,
         }

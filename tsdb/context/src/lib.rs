@@ -9,11 +9,13 @@
 
 mod cancellation;
 mod error;
+mod limit;
 mod memory;
 mod query_context;
 pub mod scheduler;
 
 pub use cancellation::{Cancellation, Interrupt};
 pub use error::{Error, Result};
+pub use limit::Limit;
 pub use memory::{Charge, MemoryBudget, MemoryReclaimer};
 pub use query_context::{CHECK_INTERVAL, QueryContext};

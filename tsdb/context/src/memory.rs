@@ -21,6 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::limit::Limit;
 use crate::scheduler;
 
 /// Reclaims memory when a budget is exhausted.
@@ -47,7 +48,7 @@ pub struct MemoryBudget {
 
 #[derive(Debug)]
 struct Account {
-    what: &'static str,
+    what: Limit,
     limit: AtomicUsize,
     used: AtomicUsize,
     peak: AtomicUsize,
@@ -72,30 +73,26 @@ impl Refused {
 }
 
 impl MemoryBudget {
-    /// Creates a budget of `limit` bytes; `what` names the limit in errors, for instance its flag.
+    /// Creates a budget of `limit` bytes; `what` is the limit in errors.
     #[must_use]
-    pub fn new(what: &'static str, limit: usize) -> Self {
+    pub fn new(what: Limit, limit: usize) -> Self {
         Self::build(what, limit, None, None)
     }
 
     /// Creates a budget that calls `reclaimer` before it rejects a reservation of a child.
     #[must_use]
-    pub fn with_reclaimer(
-        what: &'static str,
-        limit: usize,
-        reclaimer: Arc<dyn MemoryReclaimer>,
-    ) -> Self {
+    pub fn with_reclaimer(what: Limit, limit: usize, reclaimer: Arc<dyn MemoryReclaimer>) -> Self {
         Self::build(what, limit, None, Some(reclaimer))
     }
 
     /// Creates a child: a budget with its own limit that also draws on this one.
     #[must_use]
-    pub fn child(&self, what: &'static str, limit: usize) -> Self {
+    pub fn child(&self, what: Limit, limit: usize) -> Self {
         Self::build(what, limit, Some(self.clone()), None)
     }
 
     fn build(
-        what: &'static str,
+        what: Limit,
         limit: usize,
         parent: Option<Self>,
         reclaimer: Option<Arc<dyn MemoryReclaimer>>,
@@ -191,7 +188,8 @@ impl MemoryBudget {
     }
 
     fn take(&self, size: usize, slack: usize) -> Result<()> {
-        let (Account { what, used, .. }, limit) = (&*self.account, self.limit());
+        let Account { what, used, .. } = &*self.account;
+        let limit = self.limit();
         let max = limit.saturating_add(slack);
         // Compare and swap: a refused size is never visible to other threads, which it would make
         // fail, too.
@@ -199,7 +197,7 @@ impl MemoryBudget {
             used.checked_add(size).filter(|&after| after <= max)
         });
         let refused = |used: usize| Error::Limit {
-            what,
+            what: *what,
             used: used.saturating_add(size) as u64,
             limit: limit as u64,
         };
@@ -363,14 +361,14 @@ mod tests {
 
     #[test]
     fn a_charge_is_limited_by_both_budgets_and_released() {
-        let all = MemoryBudget::new("all queries", 100);
-        let one = all.child("one query", 80);
+        let all = MemoryBudget::new(Limit::Other("all queries"), 100);
+        let one = all.child(Limit::Other("one query"), 80);
         let ctx = QueryContext::new(Duration::from_secs(60), one.clone());
         let mut charge = ctx.charge();
         charge.grow(70).unwrap();
         let refused = charge.grow(11).unwrap_err();
         assert_eq!(refused.to_string(), "one query: 81 exceeds the limit of 80");
-        let mut rest = all.child("another query", 80).charge();
+        let mut rest = all.child(Limit::Other("another query"), 80).charge();
         assert_eq!(
             rest.grow(31).unwrap_err().to_string(),
             "all queries: 101 exceeds the limit of 100"
@@ -385,18 +383,18 @@ mod tests {
 
     #[test]
     fn a_budget_between_two_others_has_its_own_limit() {
-        let all = MemoryBudget::new("all queries", 100);
-        let tenant = all.child("a tenant", 50);
+        let all = MemoryBudget::new(Limit::Other("all queries"), 100);
+        let tenant = all.child(Limit::Other("a tenant"), 50);
         let (mut first, mut second) = (
-            tenant.child("one", 40).charge(),
-            tenant.child("another", 40).charge(),
+            tenant.child(Limit::Other("one"), 40).charge(),
+            tenant.child(Limit::Other("another"), 40).charge(),
         );
         first.grow(40).unwrap();
         assert_eq!(
             second.grow(11).unwrap_err().to_string(),
             "a tenant: 51 exceeds the limit of 50"
         );
-        let mut other = all.child("one", 80).charge();
+        let mut other = all.child(Limit::Other("one"), 80).charge();
         other.grow(60).unwrap();
         assert_eq!(
             second.grow(10).unwrap_err().to_string(),
@@ -409,12 +407,12 @@ mod tests {
 
     #[test]
     fn caches_leave_half_of_each_budget_free() {
-        let all = MemoryBudget::new("all queries", 100);
-        let mut charge = all.child("one query", 80).charge();
+        let all = MemoryBudget::new(Limit::Other("all queries"), 100);
+        let mut charge = all.child(Limit::Other("one query"), 80).charge();
         assert!(
             charge.grow_if_plenty(30) && !charge.grow_if_plenty(11) && charge.grow_if_plenty(10)
         );
-        let mut other = all.child("another query", 80).charge();
+        let mut other = all.child(Limit::Other("another query"), 80).charge();
         assert!(!other.grow_if_plenty(11) && other.grow_if_plenty(10));
         assert_eq!(all.used(), 50);
     }
@@ -431,9 +429,13 @@ mod tests {
 
     fn relieved(limit: usize, held: &[usize]) -> (MemoryBudget, Arc<Givers>) {
         let givers = Arc::new(Givers::default());
-        let all = MemoryBudget::with_reclaimer("all queries", limit, Arc::<Givers>::clone(&givers));
+        let all = MemoryBudget::with_reclaimer(
+            Limit::Other("all queries"),
+            limit,
+            Arc::<Givers>::clone(&givers),
+        );
         for &size in held {
-            let mut charge = all.child("another query", limit).charge();
+            let mut charge = all.child(Limit::Other("another query"), limit).charge();
             charge.grow(size).unwrap();
             givers.0.lock().unwrap().push(charge);
         }
@@ -443,7 +445,7 @@ mod tests {
     #[test]
     fn a_caller_without_room_gets_what_others_release() {
         let (all, givers) = relieved(100, &[30, 30, 40]);
-        let mut charge = all.child("one query", 100).charge();
+        let mut charge = all.child(Limit::Other("one query"), 100).charge();
         charge.grow(60).unwrap();
         assert_eq!((all.used(), givers.0.lock().unwrap().len()), (90, 1));
         charge.grow(50).unwrap_err();
@@ -464,10 +466,14 @@ mod tests {
             }
         }
         for (ending, expect) in [(true, 106), (false, 100)] {
-            let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::new(Ending(ending)));
-            let mut first = all.child("one query", 100).charge();
+            let all = MemoryBudget::with_reclaimer(
+                Limit::Other("all queries"),
+                100,
+                Arc::new(Ending(ending)),
+            );
+            let mut first = all.child(Limit::Other("one query"), 100).charge();
             first.grow(100).unwrap();
-            let mut second = all.child("another query", 100).charge();
+            let mut second = all.child(Limit::Other("another query"), 100).charge();
             assert_eq!(second.grow_without_waiting(6).is_ok(), ending);
             second.grow_without_waiting(1).unwrap_err();
             assert!(
@@ -487,14 +493,14 @@ mod tests {
                 true
             }
         }
-        let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::new(Ending));
-        let mut ending = all.child("another query", 100).charge();
+        let all = MemoryBudget::with_reclaimer(Limit::Other("all queries"), 100, Arc::new(Ending));
+        let mut ending = all.child(Limit::Other("another query"), 100).charge();
         ending.grow(100).unwrap();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(1)
             .build()
             .unwrap();
-        let mut charge = all.child("one query", 100).charge();
+        let mut charge = all.child(Limit::Other("one query"), 100).charge();
         pool.install(|| {
             rayon::spawn(move || drop(ending));
             charge.grow(6).unwrap();
@@ -517,11 +523,15 @@ mod tests {
         }
         for grow in [Charge::grow, Charge::grow_without_waiting] {
             let ended = Arc::new(Ended(Mutex::default()));
-            let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::<Ended>::clone(&ended));
-            let mut other = all.child("another query", 100).charge();
+            let all = MemoryBudget::with_reclaimer(
+                Limit::Other("all queries"),
+                100,
+                Arc::<Ended>::clone(&ended),
+            );
+            let mut other = all.child(Limit::Other("another query"), 100).charge();
             other.grow(100).unwrap();
             *ended.0.lock().unwrap() = Some(other);
-            let mut charge = all.child("one query", 100).charge();
+            let mut charge = all.child(Limit::Other("one query"), 100).charge();
             grow(&mut charge, 100).unwrap();
             grow(&mut charge, 1).unwrap_err();
         }

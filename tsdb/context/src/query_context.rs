@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::cancellation::{Cancellation, Interrupt};
 use crate::error::{Error, Result};
+use crate::limit::Limit;
 use crate::memory::{Charge, MemoryBudget};
 
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
@@ -28,8 +29,8 @@ pub const CHECK_INTERVAL: usize = 4096;
 /// Size of an entry of the map of held values, in a map that has just grown.
 const HELD_ENTRY_SIZE: usize = 4 * size_of::<(usize, Arc<dyn Any>)>();
 
-/// The name of a limit in errors, and its value. Not set: no limit.
-type Limit = OnceLock<(&'static str, u64)>;
+/// A limit and its value. Not set: no limit.
+type Maximum = OnceLock<(Limit, u64)>;
 
 /// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
@@ -53,9 +54,9 @@ struct Shared {
     n_samples: AtomicU64,
     /// The maximum number of series and of samples, and the maximum length of the time of a
     /// selection.
-    series_max: Limit,
-    samples_max: Limit,
-    range_s_max: Limit,
+    series_max: Maximum,
+    samples_max: Maximum,
+    range_s_max: Maximum,
 }
 
 impl QueryContext {
@@ -76,7 +77,11 @@ impl QueryContext {
     /// Returns a context without deadline and limits, for internal work of the store and for tests.
     #[must_use]
     pub fn unbounded() -> Self {
-        Self::build(None, MemoryBudget::new("memory", usize::MAX), false)
+        Self::build(
+            None,
+            MemoryBudget::new(Limit::Other("memory"), usize::MAX),
+            false,
+        )
     }
 
     fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
@@ -88,9 +93,9 @@ impl QueryContext {
             partial: OnceLock::new(),
             n_series: AtomicU64::new(0),
             n_samples: AtomicU64::new(0),
-            series_max: Limit::new(),
-            samples_max: Limit::new(),
-            range_s_max: Limit::new(),
+            series_max: Maximum::new(),
+            samples_max: Maximum::new(),
+            range_s_max: Maximum::new(),
         };
         Self {
             cancellation: Cancellation::new(deadline),
@@ -98,21 +103,21 @@ impl QueryContext {
         }
     }
 
-    /// Limits the number of series of the request. `what` names the limit in errors. The first
+    /// Limits the number of series of the request. `what` is the limit in errors. The first
     /// limit wins.
-    pub fn limit_series(&self, what: &'static str, series_max: u64) {
+    pub fn limit_series(&self, what: Limit, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
     }
 
-    /// Limits the number of samples that the request reads. `what` names the limit in errors. The
+    /// Limits the number of samples that the request reads. `what` is the limit in errors. The
     /// first limit wins.
-    pub fn limit_samples(&self, what: &'static str, samples_max: u64) {
+    pub fn limit_samples(&self, what: Limit, samples_max: u64) {
         self.shared.samples_max.get_or_init(|| (what, samples_max));
     }
 
     /// Limits the time between the first and the last sample of a selection to whole seconds.
-    /// `what` names the limit in errors. The first limit wins.
-    pub fn limit_range(&self, what: &'static str, range_max: Duration) {
+    /// `what` is the limit in errors. The first limit wins.
+    pub fn limit_range(&self, what: Limit, range_max: Duration) {
         self.shared
             .range_s_max
             .get_or_init(|| (what, range_max.as_secs()));
@@ -297,8 +302,8 @@ impl varve_regexp::Request for QueryContext {
 }
 
 /// Checks a value against its limit.
-fn within(limit: &Limit, used: u64) -> Result<()> {
-    match limit.get() {
+fn within(maximum: &Maximum, used: u64) -> Result<()> {
+    match maximum.get() {
         Some(&(what, limit)) if used > limit => Err(Error::Limit { what, used, limit }),
         _ => Ok(()),
     }
@@ -329,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_regular_expression_is_charged_until_the_request_ends() {
-        let memory = MemoryBudget::new("memory", 1 << 20);
+        let memory = MemoryBudget::new(Limit::Other("memory"), 1 << 20);
         let ctx = QueryContext::new(Duration::MAX, memory.clone());
         let compile =
             |ctx: &QueryContext, pattern: &str| Regexp::parse(pattern).unwrap().compile(ctx);
@@ -352,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_first_interrupt_wins() {
-        let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", 0));
+        let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new(Limit::Other("memory"), 0));
         assert!(matches!(
             ctx.check(),
             Err(Error::Interrupted(Interrupt::Deadline))
@@ -370,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_shared_value_is_reserved_once() {
-        let memory = MemoryBudget::new("memory", usize::MAX);
+        let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
         let ctx = QueryContext::new(Duration::MAX, memory.clone());
         let [a, b] = [Arc::new(1), Arc::new(2)];
         for value in [&a, &a, &b, &a] {
@@ -385,7 +390,7 @@ mod tests {
     fn series_are_limited() {
         let ctx = QueryContext::unbounded();
         ctx.count_series(7).unwrap();
-        ctx.limit_series("series of a call", 8);
+        ctx.limit_series(Limit::Other("series of a call"), 8);
         ctx.count_series(1).unwrap();
         let refused = ctx.count_series(1).unwrap_err();
         assert_eq!(
@@ -395,7 +400,7 @@ mod tests {
         ctx.count_samples(3).unwrap();
         assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
         assert!(!ctx.has_read_limits());
-        ctx.limit_samples("samples of a call", 4);
+        ctx.limit_samples(Limit::Other("samples of a call"), 4);
         assert!(ctx.has_read_limits());
         ctx.count_samples(1).unwrap();
         let refused = ctx.count_samples(1).unwrap_err();
@@ -410,7 +415,7 @@ mod tests {
         let ctx = QueryContext::unbounded();
         ctx.check_range(u64::MAX).unwrap();
         assert_eq!(ctx.range_ms_max(), None);
-        ctx.limit_range("range", Duration::from_millis(2999));
+        ctx.limit_range(Limit::Other("range"), Duration::from_millis(2999));
         assert!(ctx.has_read_limits());
         assert_eq!(ctx.range_ms_max(), Some(2000));
         ctx.check_range(2000).unwrap();

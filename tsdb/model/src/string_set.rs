@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn strings_are_charged_until_the_set_is_dropped() {
-        let memory = MemoryBudget::new("memory", 1 << 16);
+        let memory = MemoryBudget::new(varve_context::Limit::Other("memory"), 1 << 16);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
         let mut texts = StringSet::new(&ctx);
         let n_taken = (0..)

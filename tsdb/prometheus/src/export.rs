@@ -10,6 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_context::Limit;
 use varve_fs::{Fs, create_dir_durably};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Error, ReadContext, Result};
@@ -74,7 +75,7 @@ pub fn export(
     if last.abs_diff(first) >= EXPORT_WINDOWS_MAX {
         let what = "blocks of two hours in the range to export";
         return Err(Error::Limit {
-            what,
+            what: Limit::Other(what),
             used: last.abs_diff(first),
             limit: EXPORT_WINDOWS_MAX,
         });

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_context::Limit;
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_model::histogram::HISTOGRAM_BUCKETS_MAX;
@@ -84,7 +85,7 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
             if used > WINDOWS_MAX as u64 {
                 let what = "blocks of two hours that the times of a block need";
                 return Err(Error::Limit {
-                    what,
+                    what: Limit::Other(what),
                     used,
                     limit: WINDOWS_MAX as u64,
                 });

@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_context::Interrupt;
+use varve_context::{Interrupt, Limit};
 
 use crate::error::{Error, Result};
 use crate::head::{Bounds, Replayed};
@@ -101,7 +101,7 @@ fn check_next_ref(next_ref: u64) -> Result<u64> {
     let what = "series refs in the WAL";
     if next_ref > REF_MAX {
         Err(Error::Limit {
-            what,
+            what: Limit::Other(what),
             used: next_ref,
             limit: REF_MAX,
         })

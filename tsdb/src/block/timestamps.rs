@@ -84,7 +84,7 @@ impl TimestampColumnWriter {
         }
         let id = TimestampColumnId(self.n);
         let too_many = Error::Limit {
-            what: "timestamp columns of a block",
+            what: varve_context::Limit::Other("timestamp columns of a block"),
             used: 1 << 32,
             limit: u32::MAX.into(),
         };

@@ -289,7 +289,7 @@ mod tests {
     use crate::batch::WriteBatch;
     use crate::error::Error;
     use crate::options::Options;
-    use varve_context::MemoryBudget;
+    use varve_context::{Limit, MemoryBudget};
     use varve_model::{Labels, Sample};
 
     /// Writes 300 series of `a` with a sample each, and one series of `b` with 300 samples.
@@ -388,7 +388,7 @@ mod tests {
     fn pairs_are_charged_to_the_request() {
         let dir = tempfile::tempdir().unwrap();
         let db = store(dir.path());
-        let memory = MemoryBudget::new("memory", 10_000);
+        let memory = MemoryBudget::new(Limit::Other("memory"), 10_000);
         let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory));
         assert!(matches!(db.costs(&ctx, &[]), Err(Error::Limit { .. })));
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use varve_collections::BlockChains;
-use varve_context::Charge;
+use varve_context::{Charge, Limit};
 use varve_model::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 use crate::chunk;
@@ -144,7 +144,7 @@ impl HeadCopies {
             return Ok(());
         }
         Err(Error::Limit {
-            what: "runs of samples in the heads per query",
+            what: Limit::Other("runs of samples in the heads per query"),
             used: n_max as u64,
             limit: u64::from(limit),
         })

@@ -373,7 +373,7 @@ fn pause_before_check(n_checks: &mut usize) {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use varve_context::{Interrupt, MemoryBudget};
+    use varve_context::{Interrupt, Limit, MemoryBudget};
 
     #[test]
     fn a_reader_sees_finished_appends_and_no_others() {
@@ -434,7 +434,10 @@ mod tests {
         let mut inside: Vec<_> = (0..READERS_MAX)
             .map(|_| readers.enter(&unbounded).unwrap())
             .collect();
-        let ctx = QueryContext::new(Duration::from_millis(20), MemoryBudget::new("", 0));
+        let ctx = QueryContext::new(
+            Duration::from_millis(20),
+            MemoryBudget::new(Limit::Other(""), 0),
+        );
         assert!(matches!(
             readers.enter(&ctx),
             Err(Error::Interrupted(Interrupt::Deadline))

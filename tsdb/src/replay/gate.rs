@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use varve_context::{Charge, Interrupt, MemoryBudget, QueryContext};
+use varve_context::{Charge, Interrupt, Limit, MemoryBudget, QueryContext};
 use varve_model::TimeRange;
 
 use super::progress::{ReplayProgress, count, replay_share};
@@ -102,7 +102,7 @@ impl ReplayGate {
     pub(crate) fn new(options: &Options) -> Self {
         let memory_max = options.wal_replay_memory_bytes - replay_share(options);
         let memory = MemoryBudget::new(
-            "bytes of samples buffered until the WAL is replayed",
+            Limit::Other("bytes of samples buffered until the WAL is replayed"),
             memory_max,
         );
         let state = State {

@@ -66,7 +66,7 @@ impl Epoch {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();
             return Err(Error::Limit {
-                what: "changes of the number of WAL logs",
+                what: varve_context::Limit::Other("changes of the number of WAL logs"),
                 used: limit + 1,
                 limit,
             });

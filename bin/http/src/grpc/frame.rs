@@ -229,7 +229,7 @@ impl Frames {
 mod tests {
     use std::time::Duration;
 
-    use varve_context::{MemoryBudget, QueryContext};
+    use varve_context::{Limit, MemoryBudget, QueryContext};
 
     use super::*;
 
@@ -243,7 +243,7 @@ mod tests {
     ) -> Result<Vec<u8>, ReadError> {
         let ctx = QueryContext::new(
             Duration::from_secs(60),
-            MemoryBudget::new("--query.max-memory", memory),
+            MemoryBudget::new(Limit::QueryMemory, memory),
         );
         Ok(read(body, coding, size_max, &mut ctx.charge(), &mut Vec::new())?.to_vec())
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use varve_context::Limit;
 use varve_wire::grpc::ACCEPTED;
 
 use crate::error::{ApiError, ErrorKind, LimitHit};
@@ -35,8 +36,8 @@ pub(super) enum Code {
 pub(super) struct Status {
     pub(super) code: Code,
     pub(super) message: String,
-    /// The flag of the limit that the call exceeded.
-    limit: Option<&'static str>,
+    /// The limit that the call exceeded.
+    limit: Option<Limit>,
 }
 
 impl Status {
@@ -81,8 +82,8 @@ impl Status {
         response
             .headers_mut()
             .insert("grpc-accept-encoding", HeaderValue::from_static(ACCEPTED));
-        if let Some(flag) = self.limit {
-            response.extensions_mut().insert(LimitHit(flag));
+        if let Some(limit) = self.limit {
+            response.extensions_mut().insert(LimitHit(limit));
         }
         response
     }
@@ -117,8 +118,8 @@ impl From<ApiError> for Status {
             ErrorKind::Unavailable | ErrorKind::TooManyRequests => Code::Unavailable,
             ErrorKind::Internal => Code::Internal,
         };
-        if let Some(flag) = limit.filter(|flag| !message.contains(flag)) {
-            write!(message, " ({flag})").expect("a string grows");
+        if let Some(limit) = limit.filter(|limit| !message.contains(limit.name())) {
+            write!(message, " ({limit})").expect("a string grows");
         }
         Self {
             code,

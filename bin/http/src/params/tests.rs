@@ -1,3 +1,4 @@
+use varve_context::Limit;
 use varve_system::excerpt::QUOTED_SIZE_MAX;
 use varve_wire::time;
 
@@ -257,7 +258,7 @@ fn a_selector_has_a_maximum_size() {
         invalid.message,
         "selector of 1048577 bytes exceeds the limit of 1048576"
     );
-    assert_eq!(invalid.limit, Some("selector size"));
+    assert_eq!(invalid.limit, Some(Limit::Other("selector size")));
 }
 
 #[test]

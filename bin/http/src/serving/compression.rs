@@ -312,7 +312,7 @@ impl HttpBody for Compressed {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use varve_context::{MemoryBudget, QueryContext};
+    use varve_context::{Limit, MemoryBudget, QueryContext};
 
     fn check(accept: &str, expect: Option<Coding>) {
         let mut headers = HeaderMap::new();
@@ -343,7 +343,7 @@ mod tests {
                 Err(ErrorKind::BadData)
             );
             assert_eq!(decode(b"query=up", plain.len()), Err(ErrorKind::BadData));
-            let memory = MemoryBudget::new("memory", DECODE_STEP);
+            let memory = MemoryBudget::new(Limit::Other("memory"), DECODE_STEP);
             let mut charge = QueryContext::new(Duration::from_secs(60), memory).charge();
             assert_eq!(
                 coding

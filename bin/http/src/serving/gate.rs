@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use prometheus::HistogramOpts;
-    use varve_context::MemoryBudget;
+    use varve_context::{Limit, MemoryBudget};
 
     fn gate_with(n_permits: usize, queued_max: usize, timeout: Duration) -> (Gate, GateMetrics) {
         let metrics = GateMetrics {
@@ -293,7 +293,7 @@ mod tests {
     fn ctx(timeout_ms: u64) -> QueryContext {
         QueryContext::new(
             Duration::from_millis(timeout_ms),
-            MemoryBudget::new("memory", 0),
+            MemoryBudget::new(Limit::Other("memory"), 0),
         )
     }
 
@@ -359,7 +359,7 @@ mod tests {
             assert_eq!(metrics.queued.get(), 2);
             let rejected = gate.admit(&user, None, &long).await.unwrap_err();
             assert_eq!(
-                (rejected.kind, rejected.limit),
+                (rejected.kind, rejected.limit.map(Limit::name)),
                 (ErrorKind::Unavailable, Some(READS_QUEUED_FLAG))
             );
             drop(first);
@@ -379,7 +379,7 @@ mod tests {
             let _first = gate.admit(&user(), None, &long).await.unwrap();
             let rejected = gate.admit(&user(), None, &long).await.unwrap_err();
             assert_eq!(
-                (rejected.kind, rejected.limit),
+                (rejected.kind, rejected.limit.map(Limit::name)),
                 (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG))
             );
         });
@@ -406,7 +406,7 @@ mod tests {
             );
             let rejected = writes.admit(&user, None, &long).await.unwrap_err();
             assert_eq!(
-                (rejected.kind, rejected.limit),
+                (rejected.kind, rejected.limit.map(Limit::name)),
                 (ErrorKind::Unavailable, Some("--web.max-connections"))
             );
             assert_eq!(
@@ -417,7 +417,7 @@ mod tests {
             let _second = second.await.unwrap();
             let rejected = writes.admit(&user, None, &ctx(1)).await.unwrap_err();
             assert_eq!(
-                (rejected.kind, rejected.limit),
+                (rejected.kind, rejected.limit.map(Limit::name)),
                 (ErrorKind::Unavailable, Some("--ingest.concurrency-max"))
             );
             assert_eq!(
@@ -453,7 +453,7 @@ mod tests {
                 .admit(&user, Some(&FairSemaphore::new(0)), &ctx(1))
                 .await
                 .unwrap_err();
-            assert_eq!(rejected.limit, Some(TENANT_READS_KEY));
+            assert_eq!(rejected.limit, Some(Limit::Other(TENANT_READS_KEY)));
             assert!(
                 rejected.message.contains("deadline of the request"),
                 "{}",

@@ -48,7 +48,12 @@ pub(crate) async fn observe(
         .trace()
         .inspect(|trace| describe(trace, &context, response.status()));
     let metrics = &state.app.metrics;
-    metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
+    metrics.count_limit(
+        response
+            .extensions()
+            .get::<LimitHit>()
+            .map(|hit| hit.0.name()),
+    );
     metrics
         .http_requests
         .with_label_values(&[&*handler, response.status().as_str()])

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
-use varve_context::Charge;
+use varve_context::{Charge, Limit};
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 use varve_server::settings::Settings;
@@ -176,12 +176,12 @@ async fn drain(mut body: Body) {
 }
 
 impl BodyError {
-    /// Returns the flag of the limit that the body exceeded, if any.
-    pub(crate) fn limit(&self) -> Option<&'static str> {
+    /// Returns the limit that the body exceeded, if any.
+    pub(crate) fn limit(&self) -> Option<Limit> {
         match self {
-            Self::TooLarge { what, .. } => Some(what),
-            Self::Slow { flag, .. } => Some(flag),
-            Self::Memory(varve_context::Error::Limit { what, .. }) => Some(what),
+            Self::TooLarge { what, .. } => Some(Limit::Other(what)),
+            Self::Slow { flag, .. } => Some(Limit::Other(flag)),
+            Self::Memory(varve_context::Error::Limit { what, .. }) => Some(*what),
             Self::Memory(_) | Self::Broken(_) => None,
         }
     }
@@ -283,7 +283,7 @@ mod tests {
     use varve_context::{MemoryBudget, QueryContext};
 
     fn check(size: usize, expect: Result<usize, &str>) {
-        let memory = MemoryBudget::new("memory", 600);
+        let memory = MemoryBudget::new(Limit::Other("memory"), 600);
         let mut charge = QueryContext::new(Duration::from_secs(60), memory.clone()).charge();
         let limits = BodyLimits {
             size_max: 1000,

@@ -406,7 +406,7 @@ mod tests {
     use axum::body::HttpBody;
     use http_body_util::BodyExt;
     use tokio::runtime::Runtime;
-    use varve_context::MemoryBudget;
+    use varve_context::{Limit, MemoryBudget};
 
     const BUFFER_SIZE: usize = 1 << 10;
     const SIZE_MAX: usize = 100 * CHUNK_SIZE;
@@ -424,7 +424,7 @@ mod tests {
         let runtime = runtime();
         let ctx = QueryContext::new(
             Duration::from_secs(60),
-            MemoryBudget::new("memory", 1 << 20),
+            MemoryBudget::new(Limit::Other("memory"), 1 << 20),
         );
         let (sender, receiver) = oneshot::channel();
         let mut writer = ResponseWriter::new(
@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn a_response_that_is_too_long_is_aborted() {
         let limit = |outcome: Outcome| match outcome {
-            Outcome::Truncated(error) => error.limit,
+            Outcome::Truncated(error) => error.limit.map(Limit::name),
             Outcome::Complete => None,
         };
         let run = run(|writer| {

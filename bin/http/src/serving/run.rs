@@ -21,7 +21,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
-use varve_context::QueryContext;
+use varve_context::{Limit, QueryContext};
 use varve_fs::{Clock, SystemClock};
 use varve_server::active_requests::{ActiveRequest, Registration};
 use varve_server::app::App;
@@ -434,7 +434,7 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) ->
         Outcome::Complete => None,
         Outcome::Truncated(error) => {
             app.metrics.responses_truncated.inc();
-            app.metrics.count_limit(error.limit);
+            app.metrics.count_limit(error.limit.map(Limit::name));
             tracing::warn!(
                 kind = error.kind.name(),
                 reason = error.message,

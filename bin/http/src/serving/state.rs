@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRef;
-use varve_context::QueryContext;
+use varve_context::{Limit, QueryContext};
 use varve_server::active_requests::RequestClass;
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
@@ -120,7 +120,7 @@ impl HttpState {
             RequestClass::Write => &self.gates.writes,
             RequestClass::Metadata => {
                 if let Some(series_max) = self.app.settings.metadata_series_max {
-                    ctx.limit_series("--query.max-metadata-series", series_max);
+                    ctx.limit_series(Limit::MetadataSeries, series_max);
                 }
                 &self.gates.metadata
             }

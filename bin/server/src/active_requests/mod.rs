@@ -358,9 +358,13 @@ mod tests {
     use axum::http::Method;
     use std::thread;
     use tempfile::TempDir;
+    use varve_context::Limit;
 
     fn ctx(memory: &MemoryBudget) -> QueryContext {
-        QueryContext::new(Duration::from_secs(60), memory.child("one", 1000))
+        QueryContext::new(
+            Duration::from_secs(60),
+            memory.child(Limit::Other("one"), 1000),
+        )
     }
 
     fn context() -> Arc<RequestContext> {
@@ -377,7 +381,7 @@ mod tests {
     #[test]
     fn active_requests_can_be_listed_and_interrupted() {
         let active = Arc::new(ActiveRequests::default());
-        let all = MemoryBudget::new("all", 1000);
+        let all = MemoryBudget::new(Limit::Other("all"), 1000);
         let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
         drop(active.register(context(), RequestClass::Query, &gone));
         let entries =
@@ -402,7 +406,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_before_it_is_recorded_leaves_no_record() {
         let (dir, active) = logged();
-        let memory = MemoryBudget::new("all", 1000);
+        let memory = MemoryBudget::new(Limit::Other("all"), 1000);
         let register = || active.register(context(), RequestClass::Write, &ctx(&memory));
         let ends = [None, Some("no space")];
         for reason in ends {
@@ -435,7 +439,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_without_a_result_frees_its_slot() {
         let (dir, active) = logged();
-        let memory = MemoryBudget::new("all", 1000);
+        let memory = MemoryBudget::new(Limit::Other("all"), 1000);
         for _ in 0..3000 {
             let _rejected = active.register(context(), RequestClass::Query, &ctx(&memory));
             active.record_all();
@@ -453,7 +457,11 @@ mod tests {
     #[test]
     fn the_heaviest_request_is_interrupted_not_the_newest() {
         let active = Arc::new(ActiveRequests::default());
-        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let all = MemoryBudget::with_reclaimer(
+            Limit::Other("all"),
+            100,
+            Arc::<ActiveRequests>::clone(&active),
+        );
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
         let _entries = contexts
             .each_ref()
@@ -488,7 +496,11 @@ mod tests {
     #[test]
     fn requests_that_need_memory_at_once_do_not_wait_for_each_other() {
         let active = Arc::new(ActiveRequests::default());
-        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let all = MemoryBudget::with_reclaimer(
+            Limit::Other("all"),
+            100,
+            Arc::<ActiveRequests>::clone(&active),
+        );
         let work = |size: usize| {
             let (active, ctx) = (Arc::clone(&active), ctx(&all));
             thread::spawn(move || {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use jiff::Timestamp;
-use varve_context::{Charge, MemoryBudget, QueryContext};
+use varve_context::{Charge, Limit, MemoryBudget, QueryContext};
 use varve_model::Matcher;
 use varve_query::stats::QueryStats;
 use varve_system::excerpt::truncate;
@@ -69,16 +69,13 @@ impl TenantLimits {
     /// Limits a request.
     pub(crate) fn apply(&self, ctx: &QueryContext) {
         self.samples_max
-            .inspect(|&samples_max| ctx.limit_samples("tenants.limits.samples", samples_max));
+            .inspect(|&samples_max| ctx.limit_samples(Limit::TenantSamples, samples_max));
         self.range_max
-            .inspect(|&range_max| ctx.limit_range("tenants.limits.range", range_max));
+            .inspect(|&range_max| ctx.limit_range(Limit::TenantRange, range_max));
     }
 }
 
 impl Tenant {
-    /// The key of [`TenantLimits::memory_max`] in the web configuration.
-    pub const MEMORY_KEY: &str = "tenants.limits.memory";
-
     /// Creates a tenant without limits.
     pub fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
         Self {
@@ -94,7 +91,7 @@ impl Tenant {
     pub(crate) fn memory(&self, of_all: &MemoryBudget) -> MemoryBudget {
         let limited = |max| {
             self.memory
-                .get_or_init(|| of_all.child(Self::MEMORY_KEY, max))
+                .get_or_init(|| of_all.child(Limit::TenantMemory, max))
                 .clone()
         };
         self.limits

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex, RwLock};
 use varve_config::file::Config;
 use varve_config::file::rules::Wait;
-use varve_context::MemoryBudget;
+use varve_context::{Limit, MemoryBudget};
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::arrival::Lags;
@@ -40,9 +40,6 @@ use scheduler::Entries;
 use scheduler::RuleThreads;
 pub use scheduler::start;
 pub use storage::ROUTE;
-
-/// The flag that bounds the memory of all queries of rules together.
-const MEMORY_FLAG: &str = "--rules.max-memory-total";
 
 /// Flags of rules, checked.
 #[derive(Debug, Clone)]
@@ -110,7 +107,7 @@ impl Rules {
         let settings = Arc::new(settings(&options, &threads, &Config::default()));
         Self {
             alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
-            memory: MemoryBudget::new(MEMORY_FLAG, options.memory_max),
+            memory: MemoryBudget::new(Limit::RulesMemory, options.memory_max),
             threads,
             options,
             lags: Lags::default(),

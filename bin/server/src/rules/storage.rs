@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use varve_advise::usage::Requester;
-use varve_context::{MemoryBudget, QueryContext, scheduler};
+use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
 use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
 use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
 use varve_query::stats::{QueryStats, StatsMode};
@@ -69,7 +69,7 @@ impl<'a> RuleStorage<'a> {
         self.app
             .rules
             .memory
-            .child("--query.max-memory", self.app.settings.query_max_memory)
+            .child(Limit::QueryMemory, self.app.settings.query_max_memory)
     }
 
     fn evaluate(

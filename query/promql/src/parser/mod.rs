@@ -25,7 +25,7 @@ use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
 use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, quote};
 use crate::{Error, number};
-use varve_context::{CHECK_INTERVAL, Charge, QueryContext};
+use varve_context::{CHECK_INTERVAL, Charge, Limit, QueryContext};
 use varve_model::Matcher;
 
 pub use metric::{parse_description, parse_metric};
@@ -70,8 +70,8 @@ const TOKEN_SIZE: usize = 3 * size_of::<Expr>();
 const TOKEN_COPIES: usize = 3;
 
 /// The names of the limits on the size and the depth of a query.
-const LENGTH_LIMIT: &str = "query length";
-pub(super) const NESTING_LIMIT: &str = "query nesting";
+const LENGTH_LIMIT: Limit = Limit::Other("query length");
+pub(super) const NESTING_LIMIT: Limit = Limit::Other("query nesting");
 
 struct Parser<'q> {
     text: &'q str,

@@ -119,7 +119,7 @@ fn limits_can_be_lowered_but_not_raised() {
         };
         parse(query, &features)
             .err()
-            .map(|error| error.limit().expect("the error names a limit"))
+            .map(|error| error.limit().expect("the error names a limit").name())
     };
     assert_eq!(limit("((x))", 5, 3), None);
     assert_eq!(limit("((x))", 4, 3), Some("query length"));

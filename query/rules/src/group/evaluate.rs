@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use varve_context::{MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{Labels, Matcher, Sample};
 use varve_query::{SharedScans, VectorSample};
@@ -293,7 +293,7 @@ impl Run<'_> {
         run: impl FnOnce(&mut alert::Evaluation<'_>) -> Result<T, String>,
     ) -> Result<T, Failure> {
         let definition = &rule.definition;
-        let memory = MemoryBudget::new("memory of templates", TEMPLATES_SIZE_MAX);
+        let memory = MemoryBudget::new(Limit::Other("memory of templates"), TEMPLATES_SIZE_MAX);
         let ctx = QueryContext::new(self.group.schedule.interval(), memory);
         let mut expand =
             |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);

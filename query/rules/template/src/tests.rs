@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use varve_context::MemoryBudget;
+use varve_context::{Limit, MemoryBudget};
 use varve_promql::quote::unquote;
 use varve_query::Point;
 
@@ -135,7 +135,10 @@ fn every_limit_ends_the_execution() {
 
 #[test]
 fn a_deadline_ends_the_execution() {
-    let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", 1 << 20));
+    let ctx = QueryContext::new(
+        Duration::ZERO,
+        MemoryBudget::new(Limit::Other("query memory"), 1 << 20),
+    );
     let error = expand_within(&ctx, "{{ range 100000 }}{{ end }}").unwrap_err();
     assert!(
         error.ends_with(&ctx.check().unwrap_err().to_string()),

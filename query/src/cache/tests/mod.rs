@@ -1,7 +1,7 @@
 mod random;
 
 use tempfile::TempDir;
-use varve_context::QueryContext;
+use varve_context::{Limit, QueryContext};
 use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
@@ -486,7 +486,7 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
         );
     }
     let limited = ReadContext::unbounded();
-    limited.limit_range("range", std::time::Duration::from_secs(3600));
+    limited.limit_range(Limit::Other("range"), std::time::Duration::from_secs(3600));
     assert_eq!(cached_in(&limited, &request), 0);
     assert_eq!(cached(&request), 51);
 }

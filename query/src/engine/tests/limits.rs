@@ -18,7 +18,7 @@ const QUERIES: [&str; 9] = [
 #[test]
 fn a_query_over_its_memory_limit_fails_and_releases_everything() {
     for query in QUERIES {
-        let memory = MemoryBudget::new("query memory", 4000);
+        let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), 4000);
         let ctx =
             ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
         let error = range(&engine(usize::MAX), &ctx, query).unwrap_err();
@@ -55,7 +55,7 @@ fn labels_that_a_query_builds_are_charged() {
             format!("label_replace({series}, \"d\", \"{groups}\", \"i\", \"(.*)\")"),
             format!("label_join({series}, \"d\", \"-\"{sources})"),
         ] {
-            let memory = MemoryBudget::new("query memory", size_max);
+            let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), size_max);
             let ctx = ReadContext::unrestricted(QueryContext::new(
                 Duration::from_secs(60),
                 memory.clone(),
@@ -127,7 +127,7 @@ fn lists_of_labels_and_matchers_cost_linear_time() {
 fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     let engine = engine(usize::MAX);
     let query = format!("sum by ({}) (m)", names("l", 100_000));
-    let memory = MemoryBudget::new("query memory", 1 << 24);
+    let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), 1 << 24);
     let error = engine
         .parse(
             &ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone())),
@@ -139,7 +139,7 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     let late = || {
         ReadContext::unrestricted(QueryContext::new(
             Duration::ZERO,
-            MemoryBudget::new("query memory", usize::MAX),
+            MemoryBudget::new(varve_context::Limit::Other("query memory"), usize::MAX),
         ))
     };
     assert!(matches!(engine.parse(&late(), &query), Err(Error::Timeout)));
@@ -150,7 +150,7 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     ] {
         let small = ReadContext::unrestricted(QueryContext::new(
             Duration::from_secs(60),
-            memory.child("text", 1 << 16),
+            memory.child(varve_context::Limit::Other("text"), 1 << 16),
         ));
         assert!(matches!(
             print(&small, &expr).map_err(Error::from),
@@ -182,7 +182,7 @@ fn sets_of_the_steps_of_subqueries_are_charged() {
     ] {
         let query =
             format!("sum_over_time(sum_over_time(({inner} or vector(1))[100y:1ms])[100y:1ms])");
-        let memory = MemoryBudget::new("query memory", 64 << 20);
+        let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), 64 << 20);
         let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory));
         let error = engine.run(
             &db,
@@ -237,7 +237,7 @@ fn operators_between_many_series_end_at_the_deadline() {
     ] {
         let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::from_millis(300),
-            MemoryBudget::new("query memory", usize::MAX),
+            MemoryBudget::new(varve_context::Limit::Other("query memory"), usize::MAX),
         ));
         let started = std::time::Instant::now();
         let request = Request {
@@ -262,7 +262,7 @@ fn operators_between_many_series_end_at_the_deadline() {
 fn columns_of_results_that_change_at_each_step_are_charged() {
     let (engine, (_folder, db)) = (engine(usize::MAX), store());
     let times = Steps::range(0, 5_000_000, 1000);
-    let memory = MemoryBudget::new("query memory", 8 << 20);
+    let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), 8 << 20);
     let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
     // Each step has another quantile, so each step makes another series of 5,000 steps.
     let query = "histogram_quantiles(label_replace(vector(1), \"le\", \"+Inf\", \"\", \"\"), \"q\", time() / 1e7)";
@@ -278,7 +278,7 @@ fn columns_of_results_that_change_at_each_step_are_charged() {
 fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let (_folder, db) = store();
     let peak = |query: &str| {
-        let memory = MemoryBudget::new("query memory", usize::MAX);
+        let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), usize::MAX);
         let ctx =
             ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
         let times = Steps::range(0, 99_900, 100);
@@ -385,7 +385,7 @@ fn a_query_on_several_threads_ends_and_releases_everything() {
     let engine = Engine::new(options);
     for query in QUERIES {
         for limit in [4000, 30_000] {
-            let memory = MemoryBudget::new("query memory", limit);
+            let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), limit);
             let ctx = ReadContext::unrestricted(QueryContext::new(
                 Duration::from_secs(60),
                 memory.clone(),
@@ -399,7 +399,7 @@ fn a_query_on_several_threads_ends_and_releases_everything() {
         }
         let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::ZERO,
-            MemoryBudget::new("query memory", usize::MAX),
+            MemoryBudget::new(varve_context::Limit::Other("query memory"), usize::MAX),
         ));
         assert!(
             matches!(range(&engine, &ctx, query), Err(Error::Timeout)),

@@ -111,7 +111,7 @@ fn result_of(parallelism: usize, query: &str, times: Steps) -> (String, usize) {
         };
         [engine(1), engine(3)]
     });
-    let memory = MemoryBudget::new("query memory", 8 << 20);
+    let memory = MemoryBudget::new(varve_context::Limit::Other("query memory"), 8 << 20);
     let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
     let request = Request::new(query, times);
     let printed = match engines[usize::from(parallelism > 1)].run(db, &ctx, &request) {

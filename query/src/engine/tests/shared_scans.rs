@@ -1,6 +1,6 @@
 //! Queries that share scans return the results of separate queries.
 
-use varve_context::QueryContext;
+use varve_context::{Limit, QueryContext};
 use varve_model::{MatchOp, Matcher};
 
 use super::*;
@@ -13,7 +13,7 @@ fn shared(queries: &[&str], ends: impl Fn(usize, &SharedScans)) -> u64 {
         .iter()
         .map(|query| varve_promql::parse(query, &Features::all()).unwrap())
         .collect();
-    let memory = MemoryBudget::new("memory of scans", 16 << 20);
+    let memory = MemoryBudget::new(Limit::Other("memory of scans"), 16 << 20);
     let ctx = ReadContext::unrestricted(QueryContext::new(Duration::MAX, memory.clone()));
     let scans = engine.shared_scans(Arc::new(ScanPlan::new(&exprs)), ctx, time_ms);
     for (i, query) in queries.iter().enumerate() {
@@ -93,7 +93,7 @@ fn queries_scan_on_their_own_if_a_shared_scan_fails() {
     let expr = varve_promql::parse("m", &Features::all()).unwrap();
     let ctx = ReadContext::unrestricted(QueryContext::new(
         Duration::MAX,
-        MemoryBudget::new("memory of scans", 10),
+        MemoryBudget::new(Limit::Other("memory of scans"), 10),
     ));
     let scans = engine.shared_scans(Arc::new(ScanPlan::new([&expr, &expr])), ctx, 90_000);
     for n_scans in [1, 2] {

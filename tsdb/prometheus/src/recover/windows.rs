@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use varve_context::Limit;
 use varve_model::TimeRange;
 use varve_tsdb::{Error, Result};
 
@@ -86,7 +87,7 @@ impl Windows {
         if n_windows > WINDOWS_MAX as u64 || self.n_too_many.is_some() {
             let what = "blocks of two hours that the times of the samples need";
             return Err(Error::Limit {
-                what,
+                what: Limit::Other(what),
                 used: n_windows,
                 limit: WINDOWS_MAX as u64,
             });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
-use varve_context::{Interrupt, MemoryBudget, QueryContext};
+use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
 use varve_fs::{Fs, RealFs};
 use varve_model::{Labels, MatchOp, Matcher, StringSet};
 
@@ -370,7 +370,7 @@ fn labels_are_the_same_however_much_of_the_dictionary_is_cached() {
         let written = write_index(&(0..n).map(labels).collect(), &[], (16 << 10, 1 << 20));
         let index = open(&written.path, written.root).unwrap();
         for (limit, has_room) in [(1 << 30, true), (1 << 20, true), (1 << 10, false)] {
-            let budget = MemoryBudget::new("a test", limit);
+            let budget = MemoryBudget::new(Limit::Other("a test"), limit);
             let mut cursor = index.series_cursor(Access::Cached);
             cursor.keep_more(budget.charge());
             for ordinal in (0..n as u32).cycle().take(2 * n) {

@@ -81,7 +81,7 @@ impl IndexWriter {
             let used = u64::from(ordinal) + 1;
             let limit = SERIES_MAX.into();
             return Err(Error::Limit {
-                what: "series of a block",
+                what: varve_context::Limit::Other("series of a block"),
                 used,
                 limit,
             });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use varve_context::{MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_fs::testing::{MemFs, assert_shown};
 use varve_fs::{Fs, RealFs};
 use varve_model::histogram::{Histogram, HistogramCounts};
@@ -120,7 +120,7 @@ fn check_series(
 
 /// Creates a read cache with a budget of `size_max` bytes.
 fn read_cache(size_max: usize) -> ReadCache {
-    ReadCache::new(MemoryBudget::new("a test", size_max).charge())
+    ReadCache::new(MemoryBudget::new(Limit::Other("a test"), size_max).charge())
 }
 
 fn check_scan(block: &Block, model: &Model) {

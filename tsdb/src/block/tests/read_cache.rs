@@ -14,7 +14,7 @@ fn read_all(model: &Model, check: impl Fn(usize, usize, usize)) {
     } = written(2, model);
     let (block, budget) = (
         open(&path).unwrap(),
-        MemoryBudget::new("a test", usize::MAX),
+        MemoryBudget::new(varve_context::Limit::Other("a test"), usize::MAX),
     );
     let mut used = ReadCache::new(budget.charge());
     let mut samples = SampleColumns::default();

@@ -171,7 +171,7 @@ fn the_number_and_the_size_of_rules_are_limited() {
         matches!(
             error,
             Error::Limit {
-                what: "bytes of a delete rule",
+                what: varve_context::Limit::Other("bytes of a delete rule"),
                 ..
             }
         ),

@@ -53,7 +53,7 @@ fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
 fn counting_stops_at_the_memory_limit_of_the_request() {
     let (_dir, db) = fresh(options());
     append(&db, &(0..100).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
-    let memory = varve_context::MemoryBudget::new("memory", 2000);
+    let memory = varve_context::MemoryBudget::new(varve_context::Limit::Other("memory"), 2000);
     let ctx = ReadContext::unrestricted(QueryContext::new(
         std::time::Duration::from_secs(60),
         memory.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use varve_context::MemoryBudget;
+use varve_context::{Limit, MemoryBudget};
 use varve_fs::Clock;
 
 use super::*;
@@ -327,7 +327,7 @@ fn reads_wait_for_the_replay_of_samples_older_than_a_wrong_newest_time() {
     );
     let impatient = ReadContext::unrestricted(QueryContext::new(
         Duration::ZERO,
-        MemoryBudget::new("memory", usize::MAX),
+        MemoryBudget::new(Limit::Other("memory"), usize::MAX),
     ));
     let read = db.select(&impatient, &[], TimeRange::at(NOW_MS));
     fs.set_blocked_files(None);

@@ -1,6 +1,6 @@
 //! Concurrent queries for the labels of many series, which share the order of a head.
 
-use varve_context::MemoryBudget;
+use varve_context::{Limit, MemoryBudget};
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn concurrent_queries_hold_little_memory_each_and_see_earlier_series() {
         &db,
         &(0..N_SERIES).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
-    let budget = MemoryBudget::new("memory", usize::MAX);
+    let budget = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
     let ctx = ReadContext::unrestricted(QueryContext::new(
         std::time::Duration::from_secs(600),
         budget.clone(),
@@ -124,7 +124,7 @@ fn a_query_that_fails_while_it_builds_an_order_frees_its_memory() {
         &db,
         &(0..3000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
-    let budget = MemoryBudget::new("memory", 60_000);
+    let budget = MemoryBudget::new(Limit::Other("memory"), 60_000);
     let ctx = ReadContext::unrestricted(QueryContext::new(
         std::time::Duration::from_secs(600),
         budget.clone(),

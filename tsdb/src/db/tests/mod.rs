@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use varve_context::QueryContext;
+use varve_context::{Limit, QueryContext};
 use varve_fs::testing::{ManualClock, MemFs};
 use varve_fs::{Fs, RealFs};
 use varve_model::histogram::{Histogram, ResetHint};
@@ -501,7 +501,7 @@ fn an_interrupted_request_frees_its_memory() {
         &(0..1000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
     let request = |size_max| {
-        let budget = varve_context::MemoryBudget::new("memory", size_max);
+        let budget = varve_context::MemoryBudget::new(Limit::Other("memory"), size_max);
         (
             ReadContext::unrestricted(QueryContext::new(
                 std::time::Duration::from_secs(60),

@@ -5,7 +5,7 @@ use std::thread::scope;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use varve_context::{Interrupt, MemoryBudget};
+use varve_context::{Interrupt, Limit, MemoryBudget};
 use varve_fs::testing::PowerCut;
 use varve_model::Exemplar;
 
@@ -54,7 +54,7 @@ impl Drop for Slow {
 fn impatient() -> ReadContext {
     ReadContext::unrestricted(QueryContext::new(
         Duration::ZERO,
-        MemoryBudget::new("memory", usize::MAX),
+        MemoryBudget::new(Limit::Other("memory"), usize::MAX),
     ))
 }
 
@@ -173,7 +173,7 @@ fn a_partial_result_comes_with_a_warning() {
     let request = || {
         ReadContext::unrestricted(QueryContext::with_partial_results(
             Duration::from_secs(3600),
-            MemoryBudget::new("memory", usize::MAX),
+            MemoryBudget::new(Limit::Other("memory"), usize::MAX),
         ))
     };
     let ctx = request();

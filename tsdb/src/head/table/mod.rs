@@ -529,7 +529,7 @@ impl SlotLabels for Table {
 
 pub(in crate::head) fn full() -> Error {
     Error::Limit {
-        what: "series or label values of a shard",
+        what: varve_context::Limit::Other("series or label values of a shard"),
         used: 1 << 32,
         limit: u64::from(u32::MAX),
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_context::MemoryBudget;
+use varve_context::{Limit, MemoryBudget};
 use varve_fs::testing::ManualClock;
 use varve_model::Sample;
 use varve_model::labels::METRIC_NAME;
@@ -136,7 +136,7 @@ fn a_query_returns_matches_of_any_selector_in_its_range() {
     ] {
         assert_eq!(found(&db, &selectors, range), [""; 0]);
     }
-    let budget = MemoryBudget::new("test", 100);
+    let budget = MemoryBudget::new(Limit::Other("test"), 100);
     let ctx = ReadContext::unrestricted(QueryContext::new(
         std::time::Duration::from_secs(60),
         budget,

@@ -109,7 +109,7 @@ impl CheckpointWriter<'_, '_> {
             .series
             .add(&mut self.symbols, series, last_ms, labels, text);
         added.ok_or(Error::Limit {
-            what: "labels of a WAL checkpoint",
+            what: varve_context::Limit::Other("labels of a WAL checkpoint"),
             used: 1 << 32,
             limit: u64::from(u32::MAX),
         })

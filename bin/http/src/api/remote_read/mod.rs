@@ -318,7 +318,7 @@ fn write_snappy(work: &mut Work, message: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_context::{MemoryBudget, QueryContext};
+    use varve_context::{Limit, MemoryBudget, QueryContext};
     use varve_tsdb::ReadContext;
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn requests_that_are_too_large_are_rejected() {
         let decode = |body: &[u8]| {
-            let memory = MemoryBudget::new("memory", 1 << 20);
+            let memory = MemoryBudget::new(Limit::Other("memory"), 1 << 20);
             let ctx = ReadContext::unrestricted(QueryContext::new(
                 std::time::Duration::from_secs(60),
                 memory,

@@ -169,7 +169,7 @@ fn log_kind(error: &WriteError) -> &'static str {
         WriteError::Busy { .. } => "busy",
         WriteError::Throttled { resource, .. } => resource.name(),
         WriteError::Moved => "moved",
-        WriteError::Store(Error::Limit { what, .. }) => what,
+        WriteError::Store(Error::Limit { what, .. }) => what.name(),
         WriteError::Store(Error::Poisoned { .. }) => "poisoned",
         WriteError::Store(Error::Io { .. }) => "io",
         WriteError::Store(Error::ReplayFailed { .. }) => "replay",

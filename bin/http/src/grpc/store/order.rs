@@ -185,6 +185,7 @@ impl<I: Iterator<Item = Next<S>>, S> Iterator for Removing<'_, I, S> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use varve_context::Limit;
 
     use proptest::prelude::*;
 
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn sorting_again_is_charged() {
         use varve_context::MemoryBudget;
-        let memory = MemoryBudget::new("--query.max-memory", 10_000);
+        let memory = MemoryBudget::new(Limit::QueryMemory, 10_000);
         let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
         let series = |idx: u32| {
             let labels =
@@ -279,7 +280,7 @@ mod tests {
         assert!(matches!(
             hidden.next(),
             Some(Err(varve_tsdb::Error::Limit {
-                what: "--query.max-memory",
+                what: Limit::QueryMemory,
                 ..
             }))
         ));

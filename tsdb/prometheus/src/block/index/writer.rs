@@ -8,6 +8,7 @@ use std::path::Path;
 
 use hashbrown::HashMap;
 use varve_codec::varint::{put_i64, put_u64};
+use varve_context::Limit;
 use varve_fs::Fs;
 use varve_tsdb::{Error, Result};
 
@@ -323,7 +324,7 @@ fn put_string(dst: &mut Vec<u8>, text: &str) {
 
 fn to_u32(n: usize, what: &'static str) -> Result<u32> {
     u32::try_from(n).map_err(|_| Error::Limit {
-        what,
+        what: Limit::Other(what),
         used: n as u64,
         limit: u64::from(u32::MAX),
     })

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn nothing_is_consumed_after_an_error() {
         let limit = || Error::Limit {
-            what: "items",
+            what: varve_context::Limit::Other("items"),
             used: 1,
             limit: 0,
         };

@@ -72,7 +72,7 @@ impl DictionaryWriter {
         let symbol = Symbol(self.table.next());
         if symbol.0 == u32::MAX {
             return Err(Error::Limit {
-                what: "label values of a block",
+                what: varve_context::Limit::Other("label values of a block"),
                 used: 1 << 32,
                 limit: u32::MAX.into(),
             });
