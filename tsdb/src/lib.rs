@@ -77,7 +77,7 @@ mod store;
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 pub use db::Db;
 pub use error::{Error, Result};
-pub use head::SeriesGroup;
+pub use head::BudgetGroup;
 pub use options::{Options, WalOnCorruption, WalSync};
 pub use read_context::ReadContext;
 pub use store::import_writer::ImportWriter;

@@ -10,7 +10,7 @@ use varve_model::metadata::{METADATA_SIZE_MAX, Metadata};
 use super::Db;
 use crate::batch::{Rejected, SeriesHandle, ShardBatch, WriteBatch};
 use crate::error::{Error, Result};
-use crate::head::{Bounds, SeriesGroup, SlotRef};
+use crate::head::{Bounds, BudgetGroup, SlotRef};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
@@ -37,7 +37,7 @@ impl Db {
     /// [`Error::Io`] if the series is new and its shard's log accepts no appends.
     /// [`Error::ReplayFailed`] if the replay failed.
     pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
-        self.series_in_group(labels, SeriesGroup::NONE)
+        self.series_in_group(labels, BudgetGroup::NONE)
     }
 
     /// Returns the handle of a series as [`Db::series`] does, and assigns the series to `group` if
@@ -45,7 +45,7 @@ impl Db {
     ///
     /// # Errors
     /// The errors of [`Db::series`].
-    pub fn series_in_group(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
+    pub fn series_in_group(&self, labels: &Labels, group: BudgetGroup) -> Result<SeriesHandle> {
         Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         self.store.replay.check()?;
         let shards = &self.store.shards;
@@ -72,13 +72,13 @@ impl Db {
     /// Returns the handle of a series, or `None` if the series is not in memory.
     #[must_use]
     pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
-        self.find_in_group(labels, SeriesGroup::NONE)
+        self.find_in_group(labels, BudgetGroup::NONE)
     }
 
     /// Returns the handle of a series as [`Db::find`] does, and assigns the series to `group` if it
     /// has no group.
     #[must_use]
-    pub fn find_in_group(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+    pub fn find_in_group(&self, labels: &Labels, group: BudgetGroup) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].find_in_group(labels, group)
     }
@@ -99,7 +99,7 @@ impl Db {
     pub fn set_group_label(
         &self,
         label: Option<&str>,
-        mut group_of: impl FnMut(&str) -> SeriesGroup,
+        mut group_of: impl FnMut(&str) -> BudgetGroup,
     ) {
         for shard in &self.store.shards {
             shard.head_mut().set_group_label(label, &mut group_of);

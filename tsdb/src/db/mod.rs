@@ -30,7 +30,7 @@ use varve_model::TimeRange;
 
 use crate::background::{BackgroundTasks, Replayer};
 use crate::error::Result;
-use crate::head::SeriesGroup;
+use crate::head::BudgetGroup;
 use crate::store::Store;
 
 use cardinality::Cardinality;
@@ -61,7 +61,7 @@ impl Db {
 
     /// Returns the number of series in memory that belong to a group.
     #[must_use]
-    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
+    pub fn n_series_of(&self, group: BudgetGroup) -> u64 {
         self.store.group_counts.of(group)
     }
 

@@ -1,11 +1,11 @@
-//! Series groups: every series in memory belongs to one group. The store counts the series of each
+//! Budget groups: every series in memory belongs to one group. The store counts the series of each
 //! group.
 //!
 //! The store only counts. The caller decides which series form a group. Used for limits on active
 //! series.
 //!
 //! Invariants
-//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. After that, only a
+//! 1. A series belongs to [`BudgetGroup::NONE`] until it is assigned to a group. After that, only a
 //!    regrouping or [`Db::series_without_group`](crate::Db::series_without_group) changes its
 //!    group.
 //! 2. The counts cover the series in the heads. A count changes under the lock of the head.
@@ -19,17 +19,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve_collections::Column;
 
-/// A group of series, numbered up to [`SeriesGroup::MAX`].
+/// A group of series, numbered up to [`BudgetGroup::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct SeriesGroup(u16);
+pub struct BudgetGroup(u16);
 
-impl SeriesGroup {
+impl BudgetGroup {
     /// The group of series that belong to no other group.
     pub const NONE: Self = Self(0);
     /// The highest group id.
     pub const MAX: u16 = 4_095;
 
-    /// Returns the group with the id `number`, or `None` above [`SeriesGroup::MAX`].
+    /// Returns the group with the id `number`, or `None` above [`BudgetGroup::MAX`].
     #[must_use]
     pub fn new(number: u16) -> Option<Self> {
         (number <= Self::MAX).then_some(Self(number))
@@ -58,7 +58,7 @@ struct Counts {
 
 impl Default for GroupCounts {
     fn default() -> Self {
-        let by_group = (0..=SeriesGroup::MAX).map(|_| AtomicU64::new(0)).collect();
+        let by_group = (0..=BudgetGroup::MAX).map(|_| AtomicU64::new(0)).collect();
         Self(Arc::new(Counts {
             total: AtomicU64::new(0),
             by_group,
@@ -68,7 +68,7 @@ impl Default for GroupCounts {
 
 impl GroupCounts {
     /// Returns the number of series in a group.
-    pub(crate) fn of(&self, group: SeriesGroup) -> u64 {
+    pub(crate) fn of(&self, group: BudgetGroup) -> u64 {
         self.0.by_group[group.idx()].load(Ordering::Relaxed)
     }
 
@@ -77,11 +77,11 @@ impl GroupCounts {
         self.0.total.load(Ordering::Relaxed)
     }
 
-    fn add(&self, group: SeriesGroup, n: u64) {
+    fn add(&self, group: BudgetGroup, n: u64) {
         self.0.by_group[group.idx()].fetch_add(n, Ordering::Relaxed);
     }
 
-    fn take(&self, group: SeriesGroup, n: u64) {
+    fn take(&self, group: BudgetGroup, n: u64) {
         self.0.by_group[group.idx()].fetch_sub(n, Ordering::Relaxed);
     }
 }
@@ -90,7 +90,7 @@ impl GroupCounts {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// Ends at the highest slot that was ever assigned to a group.
-    of_slot: Column<SeriesGroup>,
+    of_slot: Column<BudgetGroup>,
     counts: GroupCounts,
 }
 
@@ -101,31 +101,31 @@ impl Groups {
     }
 
     /// Returns the group of a slot.
-    pub(crate) fn of(&self, slot: u32) -> SeriesGroup {
+    pub(crate) fn of(&self, slot: u32) -> BudgetGroup {
         self.of_slot.get(slot as usize).copied().unwrap_or_default()
     }
 
     /// Counts new series, which belong to no group.
     pub(crate) fn insert(&mut self, n: u64) {
-        self.counts.add(SeriesGroup::NONE, n);
+        self.counts.add(BudgetGroup::NONE, n);
         self.counts.0.total.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Removes a series from the counts.
     pub(crate) fn remove(&mut self, slot: u32) {
-        self.set(slot, SeriesGroup::NONE);
-        self.counts.take(SeriesGroup::NONE, 1);
+        self.set(slot, BudgetGroup::NONE);
+        self.counts.take(BudgetGroup::NONE, 1);
         self.counts.0.total.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Moves the series of a slot to a group.
-    pub(crate) fn set(&mut self, slot: u32, group: SeriesGroup) {
+    pub(crate) fn set(&mut self, slot: u32, group: BudgetGroup) {
         let before = self.of(slot);
         if before == group {
             return;
         }
         while self.of_slot.len() <= slot as usize {
-            self.of_slot.push(SeriesGroup::NONE);
+            self.of_slot.push(BudgetGroup::NONE);
         }
         self.of_slot[slot as usize] = group;
         // Adds the series to the new group before removing it from the old one: a concurrent reader
@@ -149,8 +149,8 @@ impl Groups {
 mod tests {
     use super::*;
 
-    fn group(number: u16) -> SeriesGroup {
-        SeriesGroup::new(number).unwrap()
+    fn group(number: u16) -> BudgetGroup {
+        BudgetGroup::new(number).unwrap()
     }
 
     #[test]
@@ -167,25 +167,25 @@ mod tests {
         let all = || {
             (
                 counts.total(),
-                counts.of(SeriesGroup::NONE),
+                counts.of(BudgetGroup::NONE),
                 counts.of(group(7)),
             )
         };
         assert_eq!(
             (all(), one.of(2), one.of(0)),
-            ((4, 2, 2), group(7), SeriesGroup::NONE)
+            ((4, 2, 2), group(7), BudgetGroup::NONE)
         );
         one.remove(2);
         one.truncate(2);
-        assert_eq!((all(), one.of(2)), ((3, 2, 1), SeriesGroup::NONE));
+        assert_eq!((all(), one.of(2)), ((3, 2, 1), BudgetGroup::NONE));
     }
 
     #[test]
     fn group_numbers_are_bounded() {
         assert_eq!(
-            SeriesGroup::new(SeriesGroup::MAX).map(SeriesGroup::number),
+            BudgetGroup::new(BudgetGroup::MAX).map(BudgetGroup::number),
             Some(4_095)
         );
-        assert_eq!(SeriesGroup::new(SeriesGroup::MAX + 1), None);
+        assert_eq!(BudgetGroup::new(BudgetGroup::MAX + 1), None);
     }
 }

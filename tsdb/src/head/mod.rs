@@ -42,8 +42,8 @@ pub(crate) use append::{Appended, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
 pub(crate) use evict::{ShrinkTarget, StaleSeries};
 pub(crate) use freeze::Frozen;
+pub use groups::BudgetGroup;
 pub(crate) use groups::GroupCounts;
-pub use groups::SeriesGroup;
 pub(crate) use label_order::{Ranks, SeriesOrder, SlotSort};
 pub(crate) use merge::HeadMerge;
 pub(crate) use projection::Projection;
@@ -238,20 +238,20 @@ impl Head {
     }
 
     /// Returns the group of a series.
-    pub(crate) fn group(&self, slot: u32) -> SeriesGroup {
+    pub(crate) fn group(&self, slot: u32) -> BudgetGroup {
         self.table.groups.of(slot)
     }
 
     /// Assigns a series to a group if it has no group.
-    pub(crate) fn assign_group(&mut self, slot: u32, group: SeriesGroup) {
-        if self.group(slot) == SeriesGroup::NONE {
+    pub(crate) fn assign_group(&mut self, slot: u32, group: BudgetGroup) {
+        if self.group(slot) == BudgetGroup::NONE {
             self.table.groups.set(slot, group);
         }
     }
 
     /// Removes a series from its group.
     pub(crate) fn ungroup(&mut self, slot: u32) {
-        self.table.groups.set(slot, SeriesGroup::NONE);
+        self.table.groups.set(slot, BudgetGroup::NONE);
     }
 
     /// Assigns each series to the group that `group_of` returns for its value of `label`. Series
@@ -259,12 +259,12 @@ impl Head {
     pub(crate) fn set_group_label(
         &mut self,
         label: Option<&str>,
-        group_of: &mut dyn FnMut(&str) -> SeriesGroup,
+        group_of: &mut dyn FnMut(&str) -> BudgetGroup,
     ) {
         let table = &mut self.table;
         // Slots are less than 2^31.
         for slot in 0..table.end() as u32 {
-            table.groups.set(slot, SeriesGroup::NONE);
+            table.groups.set(slot, BudgetGroup::NONE);
         }
         let Some(label) = label else { return };
         table

@@ -25,7 +25,7 @@ use varve_model::labels::METRIC_NAME;
 
 use crate::batch::SeriesHandle;
 use crate::error::{Error, Result};
-use crate::head::{GroupCounts, Head, NewSeries, SeriesGroup, SeriesOrder, SlotRef};
+use crate::head::{BudgetGroup, GroupCounts, Head, NewSeries, SeriesOrder, SlotRef};
 use crate::isolation::changes::group_of;
 use crate::wal::{Wal, log_of};
 
@@ -120,7 +120,7 @@ impl Shard {
     pub(crate) fn series(
         &self,
         labels: &Labels,
-        group: SeriesGroup,
+        group: BudgetGroup,
         next_ref: &AtomicU64,
     ) -> Result<SeriesHandle> {
         // A known series is found even if the log accepts no writes.
@@ -153,16 +153,16 @@ impl Shard {
     pub(crate) fn find_in_group(
         &self,
         labels: &Labels,
-        group: SeriesGroup,
+        group: BudgetGroup,
     ) -> Option<SeriesHandle> {
         let head = self.head();
         let slot = head.find(labels)?;
         let generation = head.generation(slot);
-        let has_no_group = head.group(slot) == SeriesGroup::NONE;
+        let has_no_group = head.group(slot) == BudgetGroup::NONE;
         drop(head);
 
         // Rare: the series has no group yet, for example after replay.
-        if has_no_group && group != SeriesGroup::NONE {
+        if has_no_group && group != BudgetGroup::NONE {
             let mut head = self.head_mut();
             if head.is_current(SlotRef { slot, generation }) {
                 head.assign_group(slot, group);
@@ -174,7 +174,7 @@ impl Shard {
     /// Removes a series from its group.
     pub(crate) fn ungroup(&self, slot_ref: SlotRef) {
         let has_group = |head: &Head| {
-            head.is_current(slot_ref) && head.group(slot_ref.slot) != SeriesGroup::NONE
+            head.is_current(slot_ref) && head.group(slot_ref.slot) != BudgetGroup::NONE
         };
         // Rare: the series was assigned to a group by its labels, for example after replay.
         if has_group(&self.head()) {

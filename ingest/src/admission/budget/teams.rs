@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use varve_tsdb::SeriesGroup;
+use varve_tsdb::BudgetGroup;
 
 /// Maximum number of teams, [`Team::OTHER`] and [`Team::NONE`] included.
 pub const TEAMS_MAX: usize = 1_000;
@@ -39,8 +39,8 @@ impl Team {
     }
 
     /// Returns the group in which the store counts the team's series.
-    pub(crate) fn group(self) -> SeriesGroup {
-        SeriesGroup::new(self.0).expect("TEAMS_MAX is at most the number of groups")
+    pub(crate) fn group(self) -> BudgetGroup {
+        BudgetGroup::new(self.0).expect("TEAMS_MAX is at most the number of groups")
     }
 }
 

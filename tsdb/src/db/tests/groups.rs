@@ -1,17 +1,17 @@
 //! Series per group: while series are created and evicted, and after a restart.
 
 use super::*;
-use crate::SeriesGroup;
+use crate::BudgetGroup;
 
-fn group(number: u16) -> SeriesGroup {
-    SeriesGroup::new(number).unwrap()
+fn group(number: u16) -> BudgetGroup {
+    BudgetGroup::new(number).unwrap()
 }
 
 /// Returns the numbers of all series, of series in no group, in group 1 and in group 2.
 fn counts(db: &Db) -> [u64; 4] {
     [
         db.n_series(),
-        db.n_series_of(SeriesGroup::NONE),
+        db.n_series_of(BudgetGroup::NONE),
         db.n_series_of(group(1)),
         db.n_series_of(group(2)),
     ]
