@@ -483,6 +483,7 @@ mod tests {
             assert_eq!(all.used(), expect);
         }
     }
+
     /// A pool with one worker, which an ending request needs to release its memory.
     #[test]
     fn a_worker_does_not_wait_for_a_request_that_needs_it() {

@@ -463,10 +463,25 @@ mod tests {
         Arc::from(name)
     }
 
-    /// Works until the request is long, then ends its turn.
+    /// Makes the request of this thread old enough to be long, or to have used up its turn, and
+    /// pauses.
     fn become_long() {
-        thread::sleep(SHORT_FOR);
+        let now = Instant::now();
+        CURRENT.with_borrow_mut(|current| {
+            let current = current.as_mut().unwrap();
+            current.started = now - SHORT_FOR;
+            current.turn_began = now - TURN;
+            current.checked = now - RECHECK_AFTER;
+        });
         pause();
+    }
+
+    /// Uses a core for a whole turn.
+    fn work_for_a_turn() {
+        let started = Instant::now();
+        while started.elapsed() < TURN {
+            thread::yield_now();
+        }
     }
 
     fn counts(scheduler: &Scheduler) -> (usize, usize, usize) {
@@ -482,7 +497,7 @@ mod tests {
                 "{:?} instead of {expect:?}",
                 counts(scheduler)
             );
-            thread::sleep(Duration::from_millis(1));
+            thread::yield_now();
         }
     }
 
@@ -501,7 +516,7 @@ mod tests {
                     // Until every request has had several turns.
                     while turns.iter().any(|n| n.load(Ordering::Relaxed) < 3) {
                         assert!(n_running.fetch_add(1, Ordering::SeqCst) < 2);
-                        thread::sleep(TURN);
+                        work_for_a_turn();
                         n_running.fetch_sub(1, Ordering::SeqCst);
                         n_turns.fetch_add(1, Ordering::Relaxed);
                         pause();
@@ -523,6 +538,7 @@ mod tests {
                     let _run = scheduler.start(&endless(), &user("a"));
                     while !stopped.load(Ordering::Relaxed) {
                         become_long();
+                        thread::yield_now();
                     }
                 });
             }
@@ -554,7 +570,7 @@ mod tests {
                 );
                 // Ends while it is short.
                 drop(scheduler.start(&endless(), &user(of)));
-                thread::sleep(Duration::from_millis(1));
+                thread::yield_now();
             }
         };
         thread::scope(|scope| {
@@ -563,6 +579,7 @@ mod tests {
                     let _run = scheduler.start(&endless(), &holder);
                     while !stopped.load(Ordering::Relaxed) {
                         become_long();
+                        thread::yield_now();
                     }
                 });
             }
