@@ -213,34 +213,27 @@ fn metrics_are_linted_as_by_promtool() {
 }
 
 #[test]
-fn configurations_of_both_are_checked_with_their_rule_files() {
+fn configurations_are_checked_with_their_rule_files() {
     let files = Files::new();
     files.write("rules.yml", VALID);
-    let varve_file = files.write(
-        "varve.yml",
-        "storage: {tsdb: {out_of_order_time_window: 5m}}\n",
-    );
-    let output = varve(&["check", "config", &varve_file]);
-    assert!(
-        output.status.success() && text(&output.stdout).contains("is valid varve config file"),
-        "{output:?}"
-    );
-    let scraping = "global: {scrape_interval: 10m}\nrule_files: [rules.yml]\n\
-                    scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]\n";
-    let prometheus_file = files.write("prometheus.yml", scraping);
-    let bad = files.write(
-        "bad.yml",
-        "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]\n",
-    );
+    files.write("duplicates.yml", DUPLICATES);
     let bad_rules = files.write("bad_rules.yml", BAD[0]);
-    let naming = files.write("naming.yml", &format!("rule_files: ['{bad_rules}']\n"));
+    let naming = |name: &str, rule_file: &str| {
+        files.write(
+            name,
+            &format!("global: {{evaluation_interval: 30s}}\nrule_files: ['{rule_file}']\n"),
+        )
+    };
+    let valid = naming("valid.yml", "rules.yml");
+    let duplicate = naming("duplicate.yml", "duplicates.yml");
+    let invalid = naming("invalid.yml", &bad_rules);
     let calls: [(&[&str], i32); 6] = [
-        (&[&prometheus_file], 0),
-        (&["--lint=all", &prometheus_file], 0),
-        (&["--lint=all", "--lint-fatal", &prometheus_file], 3),
-        (&[&bad], 1),
-        (&[&naming], 1),
-        (&["--syntax-only", &naming], 0),
+        (&[&valid], 0),
+        (&["--lint=all", &duplicate], 0),
+        (&["--lint=all", "--lint-fatal", &duplicate], 3),
+        (&["--lint=none", "--lint-fatal", &duplicate], 0),
+        (&[&invalid], 1),
+        (&["--syntax-only", &invalid], 0),
     ];
     for (call, expect) in calls {
         let args = [&["check", "config"][..], call].concat();
@@ -254,8 +247,37 @@ fn configurations_of_both_are_checked_with_their_rule_files() {
             );
         }
     }
-    if !missing(&["promtool"]) {
-        check_alike(&["check", "config", &prometheus_file], "");
+
+    let own = files.write(
+        "varve.yml",
+        "rule_files: [rules.yml]\nstorage: {tsdb: {ahead_max: 5m}}\n",
+    );
+    let output = varve(&["check", "config", &own]);
+    assert!(output.status.success(), "{output:?}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("is valid varve config file"), "{printed}");
+    assert!(printed.contains("2 rules found"), "{printed}");
+}
+
+#[test]
+fn a_configuration_of_prometheus_is_refused_and_promtool_named() {
+    let files = Files::new();
+    let own = files.write("varve.yml", "storage: {tsdb: {ahead_max: 5m}}\n");
+    let scraping = files.write(
+        "prometheus.yml",
+        "global: {scrape_interval: 15s}\n\
+         scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]\n",
+    );
+    for args in [&[&scraping][..], &[&own, &scraping]] {
+        let args = args.iter().map(|file| file.as_str());
+        let args: Vec<&str> = ["check", "config"].into_iter().chain(args).collect();
+        let output = varve(&args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(
+            text(&output.stderr),
+            "  FAILED: this is a configuration file of Prometheus, since it has scrape_configs; \
+             check it with `promtool check config`\n"
+        );
     }
 }
 

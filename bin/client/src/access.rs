@@ -21,7 +21,7 @@ use crate::secret::Secret;
 const FILE_SIZE_MAX: u64 = 1 << 20;
 
 /// Headers that users cannot set in a section `headers`, in lower case: the list of Prometheus.
-pub const RESERVED_HEADERS: [&str; 16] = [
+const RESERVED_HEADERS: [&str; 16] = [
     "accept-encoding",
     "connection",
     "content-encoding",
@@ -41,8 +41,7 @@ pub const RESERVED_HEADERS: [&str; 16] = [
 ];
 /// Headers that users cannot set in a section `http_headers` either, in lower case: the list of
 /// Prometheus.
-pub const RESERVED_HTTP_HEADERS: [&str; 2] =
-    ["authorization", "x-prometheus-scrape-timeout-seconds"];
+const RESERVED_HTTP_HEADERS: [&str; 2] = ["authorization", "x-prometheus-scrape-timeout-seconds"];
 /// Headers that the client sets itself, and that Prometheus does not reserve.
 const FRAMING_HEADERS: [&str; 2] = ["te", "transfer-encoding"];
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use access::{
-    Access, Authorization, BasicAuth, Header, HttpClientConfig, RESERVED_HEADERS,
-    RESERVED_HTTP_HEADERS, TlsSettings, is_reserved, set_folder,
+    Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, is_reserved,
+    set_folder,
 };
 pub use secret::Secret;
 pub use url::{PERCENT_ENCODED, Url, escape};

@@ -231,10 +231,7 @@ impl AlertingConfig {
 
 impl FileDiscovery {
     /// Checks everything but the contents of the files.
-    ///
-    /// # Errors
-    /// No path, an unknown extension, or an interval of 0.
-    pub fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         ensure!(!self.files.is_empty(), "must contain at least one path");
         ensure!(
             !self.refresh_interval.is_zero(),

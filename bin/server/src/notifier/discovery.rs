@@ -143,7 +143,7 @@ impl Source {
 ///
 /// # Errors
 /// If there are too many files, or one cannot be read or is invalid.
-pub fn read_target_files(pattern: &Path) -> Result<Vec<TargetGroup>> {
+fn read_target_files(pattern: &Path) -> Result<Vec<TargetGroup>> {
     let mut groups = Vec::new();
     for (idx, path) in glob::glob(&pattern.to_string_lossy())?.enumerate() {
         ensure!(

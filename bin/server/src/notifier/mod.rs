@@ -39,7 +39,6 @@ use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use varve_ingest::relabel::Relabeling;
 
 pub(crate) use alert::Alert;
-pub use discovery::read_target_files;
 pub(crate) use metrics::NotifierMetrics;
 
 use discovery::{Discovery, Source};

@@ -1,10 +1,8 @@
 //! The arguments of `varve check`, which are promtool's.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use varve_system::quantity::parse_duration;
 
 use crate::features::FeatureArgs;
 use crate::server_args::ServerArgs;
@@ -12,7 +10,7 @@ use crate::server_args::ServerArgs;
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]
 pub enum CheckCommand {
-    /// Check configuration files of Varve or Prometheus
+    /// Check configuration files
     Config(ConfigArgs),
     /// Check files for --web.config.file
     WebConfig(WebConfigArgs),
@@ -29,8 +27,7 @@ pub enum CheckCommand {
 /// Flags of the linter.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LintArgs {
-    /// Lints, comma separated: all, none, duplicate-rules, and for configuration files
-    /// too-long-scrape-interval
+    /// Lints, comma separated: all, none, duplicate-rules
     #[arg(long, value_name = "NAME,...", default_value = "duplicate-rules")]
     pub(super) lint: String,
 
@@ -48,6 +45,8 @@ pub(super) struct LintArgs {
 
 /// Arguments of `varve check config`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "For a file of Prometheus use promtool check config. \
+Exit codes: 0 valid, 1 errors, 3 lint errors with --lint-fatal.")]
 pub struct ConfigArgs {
     /// Files to check
     #[arg(value_name = "FILE", required = true)]
@@ -56,14 +55,6 @@ pub struct ConfigArgs {
     /// Check only the file, not the files that it refers to
     #[arg(long)]
     pub(super) syntax_only: bool,
-
-    /// Fail if a section is not checked
-    #[arg(long)]
-    pub(super) strict: bool,
-
-    /// Lookback delta of queries; longer scrape intervals are a lint error
-    #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
-    pub(super) lookback_delta: Duration,
 
     #[command(flatten)]
     pub(super) lint: LintArgs,

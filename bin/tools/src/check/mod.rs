@@ -9,9 +9,7 @@ mod config;
 mod families;
 mod metrics;
 mod rules;
-mod schema;
 mod server;
-mod values;
 
 use std::process::ExitCode;
 
