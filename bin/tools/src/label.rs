@@ -1,4 +1,8 @@
-//! Labels as arguments of the tools.
+//! Labels in arguments and in the output of the tools.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
 
 /// Parses a label, `name=value` or `name="value"`.
 ///
@@ -13,6 +17,15 @@ pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
         .strip_prefix('"')
         .and_then(|value| value.strip_suffix('"'));
     Ok((name.to_owned(), unquoted.unwrap_or(value).to_owned()))
+}
+
+/// Prints labels as a selector.
+pub(super) fn label_set(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={}", json!(value)))
+        .collect();
+    format!("{{{}}}", pairs.join(", "))
 }
 
 #[cfg(test)]

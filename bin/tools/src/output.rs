@@ -81,51 +81,53 @@ fn table_within<R: AsRef<[String]>>(
         .max()
         .unwrap_or(0)
         .max(header.len());
-    let column = |idx: usize| rows.iter().filter_map(move |row| row.as_ref().get(idx));
-    let is_number: Vec<bool> = (0..n_columns)
-        .map(|idx| column(idx).all(|cell| is_number(cell)))
-        .collect();
-    let mut widths: Vec<usize> = (0..n_columns)
-        .map(|idx| {
-            let head = header.get(idx).map_or(0, |head| head.chars().count());
-            column(idx)
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-                .max(head)
-        })
-        .collect();
+    let mut are_numbers = vec![true; n_columns];
+    let mut widths = vec![0; n_columns];
+    for (idx, head) in header.iter().enumerate() {
+        widths[idx] = head.chars().count();
+    }
+    for row in &rows {
+        for (idx, cell) in row.as_ref().iter().enumerate() {
+            are_numbers[idx] &= is_number(cell);
+            widths[idx] = widths[idx].max(cell.chars().count());
+        }
+    }
+
+    // Columns of texts are cut, the widest first.
     while widths.iter().map(|width| width + GAP).sum::<usize>() > width_max.unwrap_or(usize::MAX) {
         let texts = widths
             .iter_mut()
-            .zip(&is_number)
+            .zip(&are_numbers)
             .filter(|(_, is_number)| !**is_number);
         match texts.map(|(width, _)| width).max() {
             Some(widest) if *widest > COLUMN_WIDTH_MIN => *widest -= 1,
             _ => break,
         }
     }
-    let header: Vec<String> = header.iter().map(|head| (*head).to_owned()).collect();
     let mut text = String::new();
-    for row in [&header[..]]
-        .into_iter()
-        .filter(|header| !header.is_empty())
-        .chain(rows.iter().map(AsRef::as_ref))
-    {
-        let mut line = String::new();
-        for ((cell, &width), is_number) in row.iter().zip(&widths).zip(&is_number) {
-            line.push_str(&" ".repeat(GAP));
-            let cell = cut(cell, width);
-            line.push_str(&if *is_number {
-                format!("{cell:>width$}")
-            } else {
-                format!("{cell:<width$}")
-            });
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+    if !header.is_empty() {
+        push_row(&mut text, header, &widths, &are_numbers);
+    }
+    for row in &rows {
+        push_row(&mut text, row.as_ref(), &widths, &are_numbers);
     }
     text
+}
+
+fn push_row(text: &mut String, row: &[impl AsRef<str>], widths: &[usize], are_numbers: &[bool]) {
+    let mut line = String::new();
+    for (idx, cell) in row.iter().enumerate() {
+        let width = widths[idx];
+        let cell = cut(cell.as_ref(), width);
+        line.push_str(&" ".repeat(GAP));
+        line.push_str(&if are_numbers[idx] {
+            format!("{cell:>width$}")
+        } else {
+            format!("{cell:<width$}")
+        });
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
 }
 
 /// Returns `true` if a cell is a number, possibly with a unit.

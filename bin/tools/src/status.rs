@@ -221,31 +221,36 @@ impl View {
         if elements.is_empty() {
             return "none\n".to_owned();
         }
-        let cells = |element: &Value| {
-            self.columns
-                .iter()
-                .map(|(_, at)| cell(at, element.pointer(at)))
-                .collect()
-        };
         let header: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
-        let mut rows: Vec<Vec<String>> = elements.iter().map(cells).collect();
-        rows.extend(self.total.and_then(|(at, name)| {
-            let mut row = cells(data.pointer(at)?);
+        let mut rows: Vec<_> = elements.iter().map(|element| self.row(element)).collect();
+        if let Some((pointer, name)) = self.total
+            && let Some(total) = data.pointer(pointer)
+        {
+            let mut row = self.row(total);
             row[0] = name.to_owned();
-            Some(row)
-        }));
+            rows.push(row);
+        }
         table(&header, rows)
+    }
+
+    /// Returns the cells of an element.
+    fn row(&self, element: &Value) -> Vec<String> {
+        let mut row = Vec::new();
+        for (_, pointer) in self.columns {
+            row.push(cell(pointer, element.pointer(pointer)));
+        }
+        row
     }
 }
 
 /// Returns a value of a response as a cell.
-fn cell(at: &str, value: Option<&Value>) -> String {
+fn cell(pointer: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
         // The team of series without a team.
         Some(Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
         Some(Value::String(text)) => text.clone(),
-        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => {
+        Some(value) if matches!(pointer, "/sinceMs" | "/lastMs") => {
             value.as_i64().map(print_time).unwrap_or_default()
         }
         Some(value) if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or_default()),
@@ -254,7 +259,8 @@ fn cell(at: &str, value: Option<&Value>) -> String {
 }
 
 fn last_words(args: &LastWordsArgs) -> Result<()> {
-    let (mut n_read, mut refusals) = (0, Vec::new());
+    let mut n_read = 0;
+    let mut refusals = Vec::new();
     for path in log::files(&args.path) {
         match log::read(&path) {
             Ok(found) => {
@@ -297,7 +303,9 @@ fn report(found: &LogFile, is_running: bool) -> String {
         let _ = writeln!(out, "No active requests.");
     } else {
         let _ = writeln!(out, "Active requests, heaviest first ({}):", active.len());
-        active.iter().for_each(|record| describe(&mut out, record));
+        for record in active {
+            describe(&mut out, record);
+        }
     }
     let mut ended: Vec<_> = found
         .records
@@ -316,10 +324,9 @@ fn report(found: &LogFile, is_running: bool) -> String {
                 "Finished {what}, latest first ({} known):",
                 ended.len()
             );
-            ended
-                .iter()
-                .take(ENDED_SHOWN)
-                .for_each(|record| describe(&mut out, record));
+            for record in ended.into_iter().take(ENDED_SHOWN) {
+                describe(&mut out, record);
+            }
         }
     }
     if found.n_damaged > 0 {
@@ -339,7 +346,8 @@ fn describe(out: &mut String, record: &Record) {
         n_samples,
         ..
     } = record;
-    let (state, route) = (record.state.name(), &record.route);
+    let state = record.state.name();
+    let route = &record.route;
     let age_ms = recorded_ms.saturating_sub(*started_ms);
     let _ = writeln!(
         out,

@@ -174,13 +174,15 @@ impl Inputs {
 
 /// Returns a note about the effect of selectors without a metric name.
 fn nameless_note(n: usize, ignored: bool) -> Option<String> {
-    let effect = match ignored {
-        true => "are ignored (--ignore-nameless)",
-        false => {
-            "use all series that they may match; if they are only for exploration, add --ignore-nameless"
-        }
+    if n == 0 {
+        return None;
+    }
+    let effect = if ignored {
+        "are ignored (--ignore-nameless)"
+    } else {
+        "use all series that they may match; if they are only for exploration, add --ignore-nameless"
     };
-    (n > 0).then(|| format!("{n} selectors without a metric name {effect}"))
+    Some(format!("{n} selectors without a metric name {effect}"))
 }
 
 /// Returns a note about a rule in a dry run that a query would have disabled.
@@ -188,13 +190,10 @@ fn would_be_disabled(rule: &Value) -> Option<String> {
     let query = rule
         .get("wouldBeDisabledBy")
         .filter(|query| query.is_object())?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let time = Timestamp::from_millisecond(query["atMs"].as_i64()?).ok()?;
-    let (name, selector, who) = (
-        text(&rule["name"]),
-        text(&query["selector"]),
-        text(&query["who"]),
-    );
+    let name = rule["name"].as_str().unwrap_or_default();
+    let selector = query["selector"].as_str().unwrap_or_default();
+    let who = query["who"].as_str().unwrap_or_default();
     Some(format!(
         "the rule {name:?} in dry run would have been disabled by {selector} of {who} at {time:.0}"
     ))
@@ -209,32 +208,29 @@ fn before_now_ms(duration: Duration) -> i64 {
 
 /// Returns the advice, and which bytes per sample it assumes.
 fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
-    let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
-    let interval = args
-        .scrape_interval
-        .iter()
-        .rev()
-        .find_map(all)
-        .unwrap_or(SCRAPE_INTERVAL);
-    let intervals = args
-        .scrape_interval
-        .iter()
-        .filter_map(|(job, interval)| Some((job.clone()?, *interval)))
-        .collect();
+    // The last interval of all jobs, and of each job, counts.
+    let mut interval_of_all = SCRAPE_INTERVAL;
+    let mut intervals = BTreeMap::new();
+    for (job, interval) in &args.scrape_interval {
+        match job {
+            Some(job) => drop(intervals.insert(job.clone(), *interval)),
+            None => interval_of_all = *interval,
+        }
+    }
     let rules = relabel_rules::Options {
         dialect: args.write_for.into(),
         enforce: args.enforce,
         labels: args.write_labels,
     };
     if args.server.given().is_some() {
-        let mut server = Server::new(args.server.client()?, interval, intervals);
+        let mut server = Server::new(args.server.client()?, interval_of_all, intervals);
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, server.bytes_per_sample());
         Ok((
             Advice::find(needs, &mut server, options(args, bytes_per_sample), rules)?,
             assumed,
         ))
     } else {
-        let mut scrapes = read_scrapes(args, interval, intervals)?;
+        let mut scrapes = read_scrapes(args, interval_of_all, intervals)?;
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, None);
         let Ok(advice) = Advice::find(needs, &mut scrapes, options(args, bytes_per_sample), rules);
         Ok((advice, assumed))

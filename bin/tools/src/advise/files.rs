@@ -56,9 +56,10 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut entries: Vec<PathBuf> = entries.with_context(|| format!("read directory {path:?}"))?;
     entries.sort();
-    entries
-        .iter()
-        .try_for_each(|entry| collect(entry, suffixes, depth + 1, found))
+    for entry in &entries {
+        collect(entry, suffixes, depth + 1, found)?;
+    }
+    Ok(())
 }
 
 /// Reads one file.

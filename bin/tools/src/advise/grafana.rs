@@ -47,14 +47,16 @@ fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
         let found = found
             .as_array()
             .context("Grafana's search returned no list")?;
-        let id = |found: &Value| found.get("uid").and_then(Value::as_str).map(str::to_owned);
-        for id in found.iter().filter_map(id) {
+        for dashboard in found {
+            let Some(id) = dashboard.get("uid").and_then(Value::as_str) else {
+                continue;
+            };
             // The id becomes part of a path.
             let is_plain = id
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             ensure!(is_plain, "invalid dashboard uid {id:?}");
-            ids.push(id);
+            ids.push(id.to_owned());
         }
         if found.len() < PAGE_LEN {
             return Ok(ids);

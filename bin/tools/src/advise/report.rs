@@ -93,28 +93,27 @@ impl Report<'_> {
             print_rounded_size(totals.unused_bytes),
             self.advice.n_expressions
         );
-        let of = |kind: fn(Kind) -> bool| -> Vec<_> {
-            findings
-                .unused
-                .iter()
-                .filter(|finding| kind(finding.kind))
-                .collect()
-        };
+        let mut metrics_and_buckets = Vec::new();
+        let mut labels = Vec::new();
+        let mut n_useless_labels = 0;
+        for finding in &findings.unused {
+            match finding.kind {
+                Kind::Metric | Kind::Buckets => metrics_and_buckets.push(finding),
+                Kind::Label if finding.series > 0 => labels.push(finding),
+                Kind::Label => n_useless_labels += 1,
+            }
+        }
         part(
             &mut text,
             "Unused metrics and buckets",
-            &of(|kind| kind != Kind::Label),
+            &metrics_and_buckets,
             lines_max,
         );
-        let (labels, useless): (Vec<_>, Vec<_>) = of(|kind| kind == Kind::Label)
-            .into_iter()
-            .partition(|finding| finding.series > 0);
         part(&mut text, "Unused labels", &labels, lines_max);
-        if !useless.is_empty() {
+        if n_useless_labels > 0 {
             let _ = writeln!(
                 text,
-                "\n{} unused labels distinguish no series: dropping them saves none.",
-                useless.len()
+                "\n{n_useless_labels} unused labels distinguish no series: dropping them saves none."
             );
         }
         let title =

@@ -68,14 +68,7 @@ impl Server {
             .get("result")
             .and_then(Value::as_array)
             .context("find the vector in the response")?;
-        let sample = |sample: &Value| {
-            let labels = sample.get("metric")?.as_object()?;
-            let text =
-                |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
-            let value = sample.pointer("/value/1")?.as_str()?.parse().ok()?;
-            Some((labels.iter().filter_map(text).collect(), value))
-        };
-        Ok(found.iter().filter_map(sample).collect())
+        Ok(found.iter().filter_map(parse_sample).collect())
     }
 
     fn strings(&mut self, path: &str) -> Result<Vec<String>> {
@@ -91,12 +84,24 @@ impl Server {
             .into_iter()
             .filter(|(_, rate)| rate.is_finite() && *rate > 0.0);
         Ok(found
-            .map(|(labels, rate)| (of(&labels, "job"), rate))
+            .map(|(labels, rate)| (label(&labels, "job"), rate))
             .collect())
     }
 }
 
-fn of(labels: &BTreeMap<String, String>, name: &str) -> String {
+/// Returns the labels and the value of an element of a vector.
+fn parse_sample(sample: &Value) -> Option<(BTreeMap<String, String>, f64)> {
+    let mut labels = BTreeMap::new();
+    for (name, value) in sample.get("metric")?.as_object()? {
+        if let Some(value) = value.as_str() {
+            labels.insert(name.clone(), value.to_owned());
+        }
+    }
+    let value = sample.pointer("/value/1")?.as_str()?.parse().ok()?;
+    Some((labels, value))
+}
+
+fn label(labels: &BTreeMap<String, String>, name: &str) -> String {
     labels.get(name).cloned().unwrap_or_default()
 }
 
@@ -119,7 +124,7 @@ impl Inventory for Server {
                 quoted(names.join("|"))
             );
             for (labels, n_series) in self.query(&query)? {
-                let job = of(&labels, "job");
+                let job = label(&labels, "job");
                 let set = self
                     .intervals
                     .get(&job)
@@ -128,7 +133,7 @@ impl Inventory for Server {
                 let samples_per_second = rate.unwrap_or_else(|| 1.0 / self.interval.as_secs_f64());
                 let metric = MetricId {
                     job,
-                    name: of(&labels, "__name__"),
+                    name: label(&labels, "__name__"),
                 };
                 metrics.insert(
                     metric,
@@ -149,7 +154,7 @@ impl Inventory for Server {
         ))?;
         Ok(found
             .into_iter()
-            .map(|(labels, n_series)| (of(&labels, "le"), n_series as u64))
+            .map(|(labels, n_series)| (label(&labels, "le"), n_series as u64))
             .collect())
     }
 

@@ -16,14 +16,16 @@ use crate::output::table;
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     let mut client = args.view.server.client()?;
     let mut record = client.get_data("/api/v1/status/usage")?;
-    let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
+
     let metrics = record
         .get_mut("metrics")
         .and_then(Value::as_array_mut)
         .context("the server has no usage record")?;
     if args.unused {
-        let queried: BTreeSet<String> =
-            metrics.iter().map(|entry| name(entry).to_owned()).collect();
+        let queried: BTreeSet<String> = metrics
+            .iter()
+            .map(|metric| name(metric).to_owned())
+            .collect();
         let names = client.get_data("/api/v1/label/__name__/values")?;
         let names = names
             .as_array()
@@ -40,7 +42,7 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
         );
         return Ok(());
     }
-    metrics.retain(has_prefix);
+    metrics.retain(|metric| name(metric).starts_with(&args.prefix));
     let rows: Vec<_> = metrics.iter().map(row).collect();
     let head = ["queries", "last", "metric", "labels", "queried by"];
     args.view
@@ -60,42 +62,44 @@ fn limited<const N: usize>(head: &[&str; N], rows: &[[String; N]], limit: usize)
     table(head, &rows[..rows.len() - more]) + &rest
 }
 
-fn name(entry: &Value) -> &str {
-    entry
+fn name(metric: &Value) -> &str {
+    metric
         .get("metric")
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
 
-fn row(entry: &Value) -> [String; 5] {
-    let list = |key: &str| {
-        entry
-            .get(key)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-    };
-    let last = entry
+/// Returns the elements of a list.
+fn list<'v>(metric: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    metric
+        .get(key)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn row(metric: &Value) -> [String; 5] {
+    let last = metric
         .get("lastMs")
         .and_then(Value::as_i64)
         .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let labels: BTreeSet<&str> = list("matchedLabels")
-        .chain(list("groupedLabels"))
+    let labels: BTreeSet<&str> = list(metric, "matchedLabels")
+        .chain(list(metric, "groupedLabels"))
         .filter_map(Value::as_str)
         .collect();
-    let labels = match entry.get("allLabels").and_then(Value::as_bool) {
+    let labels = match metric.get("allLabels").and_then(Value::as_bool) {
         Some(true) => "all".to_owned(),
         _ => labels.into_iter().collect::<Vec<_>>().join(" "),
     };
-    let requesters: Vec<_> = list("requesters").map(requester).collect();
+    let requesters: Vec<_> = list(metric, "requesters").map(requester).collect();
     [
-        entry
+        metric
             .get("queries")
             .and_then(Value::as_u64)
             .unwrap_or(0)
             .to_string(),
         last.map(|last| format!("{last:.0}")).unwrap_or_default(),
-        name(entry).to_owned(),
+        name(metric).to_owned(),
         labels,
         requesters.join(", "),
     ]

@@ -40,12 +40,12 @@ pub(super) fn parse(text: &str) -> serde_json::Result<Snapshot> {
             selectors,
         },
     } = serde_json::from_str(text)?;
-    let entries = |uses: Vec<Use>| uses.into_iter().map(Use::entry).collect();
+
     Ok(Snapshot {
         since_ms,
         n_evicted: 0,
-        metrics: entries(metrics),
-        selectors: entries(selectors),
+        metrics: metrics.into_iter().map(Use::entry).collect(),
+        selectors: selectors.into_iter().map(Use::entry).collect(),
     })
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::verdict::Verdict;
 use crate::features::FeatureArgs;
 use crate::server_args::ServerArgs;
 
@@ -88,4 +89,30 @@ pub struct MetricsArgs {
     /// Print the number of series per metric, largest first
     #[arg(long)]
     pub(super) extended: bool,
+}
+
+impl LintArgs {
+    /// Ignores lint errors unless `--lint-fatal` is set.
+    pub(super) fn apply_severity(&self, verdict: Verdict) -> Verdict {
+        if verdict == Verdict::Lint && !self.lint_fatal {
+            Verdict::Valid
+        } else {
+            verdict
+        }
+    }
+
+    /// Returns `true` if a lint is enabled. [`Self::warn`] reports unknown lints.
+    pub(super) fn is_on(&self, option: &str) -> bool {
+        let given: Vec<_> = self.lint.split(',').collect();
+        !given.contains(&"none") && (given.contains(&option) || given.contains(&"all"))
+    }
+
+    /// Warns about unknown lints.
+    pub(super) fn warn(&self, known: &[&str]) {
+        for option in self.lint.split(',') {
+            if !matches!(option, "" | "all" | "none") && !known.contains(&option) {
+                println!("WARNING: unknown lint option: {option:?}");
+            }
+        }
+    }
 }

@@ -12,7 +12,9 @@ use varve_server::live_config::Prepared;
 use varve_system::printing::error_chain;
 
 use super::args::ConfigArgs;
-use super::{Verdict, read, rules};
+use super::input::read;
+use super::rules;
+use super::verdict::Verdict;
 
 /// Sections that only a Varve file has.
 const VARVE_SECTIONS: [&str; 2] = ["ingest", "rules"];

@@ -47,7 +47,8 @@ fn text_type(metric_type: MetricType) -> MetricType {
 /// The first invalid line.
 pub(super) fn read(mut body: impl BufRead) -> Result<BTreeMap<String, Family>> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
-    let (hasher, mut text) = (RandomState::new(), String::new());
+    let hasher = RandomState::new();
+    let mut text = String::new();
     for line in 1.. {
         text.clear();
         let size = body.by_ref().take(LINE_SIZE_MAX + 1).read_line(&mut text)? as u64;
@@ -170,8 +171,10 @@ fn add(
             format!("expected float as value for '{name}' label, got {value:?}")
         })?;
     }
-    let is_outer = |name: &str| name != METRIC_NAME && Some(name) != inner;
-    let mut outer: Vec<_> = labels.iter().filter(|(name, _)| is_outer(name)).collect();
+    let mut outer: Vec<_> = labels
+        .iter()
+        .filter(|(name, _)| name != METRIC_NAME && Some(&**name) != inner)
+        .collect();
     outer.sort();
     let hash = hasher.hash_one(&outer);
     let is_part = inner.is_some_and(|inner| labels.iter().any(|(name, _)| name == inner))

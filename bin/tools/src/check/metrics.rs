@@ -8,7 +8,8 @@ use varve_model::metadata::MetricType;
 
 use super::args::MetricsArgs;
 use super::families::{self, Family};
-use super::{INPUT_SIZE_MAX, Verdict};
+use super::input::INPUT_SIZE_MAX;
+use super::verdict::Verdict;
 use crate::output::table;
 
 /// Lints standard input.
@@ -20,9 +21,9 @@ pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
         "error while linting: the input is longer than {INPUT_SIZE_MAX} bytes"
     );
     let problems = problems(&families);
-    problems
-        .iter()
-        .for_each(|(metric, text)| eprintln!("{metric} {text}"));
+    for (metric, text) in &problems {
+        eprintln!("{metric} {text}");
+    }
     if args.extended {
         print!("{}", cardinalities(&families));
     }
@@ -37,23 +38,27 @@ pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
 fn problems(families: &BTreeMap<String, Family>) -> Vec<(&str, String)> {
     let mut problems = Vec::new();
     for (name, family) in families {
-        let mut of_family = name_problems(name, family.kind);
-        of_family.extend(type_problems(name, family));
+        let mut family_problems = name_problems(name, family.kind);
+        family_problems.extend(type_problems(name, family));
         if !family.has_help {
-            of_family.push("no help text".to_owned());
+            family_problems.push("no help text".to_owned());
         }
-        let camel = family.label_names.iter().filter(|name| is_camel_case(name));
-        of_family.extend(
-            camel.map(|_| {
-                "label names should be written in 'snake_case' not 'camelCase'".to_owned()
-            }),
+        for label in &family.label_names {
+            if is_camel_case(label) {
+                family_problems.push(
+                    "label names should be written in 'snake_case' not 'camelCase'".to_owned(),
+                );
+            }
+        }
+        for _ in 0..family.n_repeated {
+            family_problems.push("metric not unique".to_owned());
+        }
+        family_problems.sort();
+        problems.extend(
+            family_problems
+                .into_iter()
+                .map(|text| (name.as_str(), text)),
         );
-        of_family.extend(std::iter::repeat_n(
-            "metric not unique".to_owned(),
-            family.n_repeated,
-        ));
-        of_family.sort();
-        problems.extend(of_family.into_iter().map(|text| (name.as_str(), text)));
     }
     problems
 }
@@ -78,10 +83,11 @@ fn name_problems(name: &str, kind: MetricType) -> Vec<String> {
             kind.name()
         ));
     }
-    let abbreviations = ABBREVIATIONS.iter().filter(|unit| has_word(unit));
-    problems.extend(
-        abbreviations.map(|_| "metric names should not contain abbreviated units".to_owned()),
-    );
+    for unit in ABBREVIATIONS {
+        if has_word(unit) {
+            problems.push("metric names should not contain abbreviated units".to_owned());
+        }
+    }
     problems
 }
 
@@ -91,7 +97,8 @@ fn type_problems(name: &str, family: &Family) -> Vec<String> {
         return Vec::new();
     }
     let is_total = name.ends_with("_total");
-    let (is_histogram, is_summary) = (kind == MetricType::Histogram, kind == MetricType::Summary);
+    let is_histogram = kind == MetricType::Histogram;
+    let is_summary = kind == MetricType::Summary;
     let is_single = !is_histogram && !is_summary;
     let checks = [
         (
@@ -115,23 +122,24 @@ fn type_problems(name: &str, family: &Family) -> Vec<String> {
             "non-histogram and non-summary metrics should not have \"_sum\" suffix",
         ),
     ];
-    let found = checks
-        .into_iter()
-        .filter(|(is_so, _)| *is_so)
-        .map(|(_, text)| text.to_owned());
-    let of_labels = family
-        .label_names
-        .iter()
-        .filter_map(|label| match label.as_str() {
+    let mut problems = Vec::new();
+    for (has_problem, text) in checks {
+        if has_problem {
+            problems.push(text.to_owned());
+        }
+    }
+    for label in &family.label_names {
+        match label.as_str() {
             "le" if !is_histogram => {
-                Some("non-histogram metrics should not have \"le\" label".to_owned())
+                problems.push("non-histogram metrics should not have \"le\" label".to_owned());
             }
             "quantile" if !is_summary => {
-                Some("non-summary metrics should not have \"quantile\" label".to_owned())
+                problems.push("non-summary metrics should not have \"quantile\" label".to_owned());
             }
-            _ => None,
-        });
-    found.chain(of_labels).collect()
+            _ => {}
+        }
+    }
+    problems
 }
 
 fn is_camel_case(name: &str) -> bool {
@@ -142,20 +150,25 @@ fn is_camel_case(name: &str) -> bool {
 
 /// Returns the first unit in a name, and its base unit.
 fn unit_of(name: &str) -> Option<(&str, &'static str)> {
-    let base = |word: &str| {
-        UNITS
-            .iter()
-            .find(|(_, units)| units.split(' ').any(|unit| unit == word))
-            .map(|(base, _)| *base)
-    };
-    name.split('_').find_map(|word| {
-        let prefixed = || {
-            PREFIXES
-                .iter()
-                .find_map(|prefix| base(word.strip_prefix(prefix)?))
-        };
-        base(word).or_else(prefixed).map(|base| (word, base))
-    })
+    for word in name.split('_') {
+        if let Some(base) = base_unit(word) {
+            return Some((word, base));
+        }
+        for prefix in PREFIXES {
+            if let Some(base) = word.strip_prefix(prefix).and_then(base_unit) {
+                return Some((word, base));
+            }
+        }
+    }
+    None
+}
+
+/// Returns the base unit of a unit without a prefix.
+fn base_unit(word: &str) -> Option<&'static str> {
+    let found = UNITS
+        .iter()
+        .find(|(_, units)| units.split(' ').any(|unit| unit == word));
+    found.map(|(base, _)| *base)
 }
 
 /// Base units, and the units of Prometheus' linter that are converted to them.
@@ -185,22 +198,24 @@ const ABBREVIATIONS: [&str; 14] = [
 
 /// Returns a table of the series per family, largest first.
 fn cardinalities(families: &BTreeMap<String, Family>) -> String {
-    let n_series = |family: &Family| match family.kind {
-        MetricType::Histogram | MetricType::Summary => family.n_metrics * (2 + family.n_parts),
-        _ => family.n_metrics,
-    };
-    let mut rows: Vec<_> = families
-        .iter()
-        .map(|(name, family)| (name.as_str(), n_series(family)))
-        .collect();
-    rows.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let total: usize = rows.iter().map(|(_, n)| n).sum();
-    let percent = |n: usize| format!("{:.2}%", n as f64 * 100.0 / total as f64);
-    let cells = rows
-        .iter()
-        .map(|(name, n)| [(*name).to_owned(), n.to_string(), percent(*n)]);
-    let sum = ["Total".to_owned(), total.to_string(), "100%".to_owned()];
-    table(&["Metric", "Cardinality", "Percentage"], cells.chain([sum]))
+    let mut counts = Vec::new();
+    for (name, family) in families {
+        let n_series = match family.kind {
+            MetricType::Histogram | MetricType::Summary => family.n_metrics * (2 + family.n_parts),
+            _ => family.n_metrics,
+        };
+        counts.push((name, n_series));
+    }
+    counts.sort_by_key(|(_, n_series)| std::cmp::Reverse(*n_series));
+
+    let total: usize = counts.iter().map(|(_, n_series)| n_series).sum();
+    let mut rows = Vec::new();
+    for (name, n_series) in counts {
+        let percent = format!("{:.2}%", n_series as f64 * 100.0 / total as f64);
+        rows.push([name.clone(), n_series.to_string(), percent]);
+    }
+    rows.push(["Total".to_owned(), total.to_string(), "100%".to_owned()]);
+    table(&["Metric", "Cardinality", "Percentage"], rows)
 }
 
 #[cfg(test)]

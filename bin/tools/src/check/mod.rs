@@ -7,31 +7,22 @@
 mod args;
 mod config;
 mod families;
+mod input;
 mod metrics;
 mod rules;
-mod server;
+mod verdict;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use varve_http::web_config::WebConfig;
 use varve_system::printing::{error_chain, failure};
 
 pub use args::CheckCommand;
 
-use args::LintArgs;
-
-/// Maximum size of a file and of standard input.
-const INPUT_SIZE_MAX: u64 = 256 << 20;
-
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    Valid,
-    /// Lint errors only.
-    Lint,
-    Invalid,
-}
+use crate::server_args::ServerArgs;
+use verdict::Verdict;
 
 /// Runs `varve check ...`.
 pub fn run(command: &CheckCommand) -> ExitCode {
@@ -40,8 +31,8 @@ pub fn run(command: &CheckCommand) -> ExitCode {
         CheckCommand::WebConfig(args) => Ok(web_config(&args.files)),
         CheckCommand::Rules(args) => Ok(rules::check(args)),
         CheckCommand::Metrics(args) => metrics::check(args),
-        CheckCommand::Healthy(args) => server::check(args, "/-/healthy"),
-        CheckCommand::Ready(args) => server::check(args, "/-/ready"),
+        CheckCommand::Healthy(args) => server(args, "/-/healthy"),
+        CheckCommand::Ready(args) => server(args, "/-/ready"),
     };
     match verdict {
         Ok(Verdict::Valid) => ExitCode::SUCCESS,
@@ -51,54 +42,31 @@ pub fn run(command: &CheckCommand) -> ExitCode {
     }
 }
 
-fn web_config(files: &[std::path::PathBuf]) -> Verdict {
-    let check = |file: &std::path::PathBuf| match WebConfig::load(Some(file)) {
-        Ok(_) => {
-            eprintln!("{} SUCCESS", file.display());
-            Verdict::Valid
+fn web_config(files: &[PathBuf]) -> Verdict {
+    let mut verdict = Verdict::Valid;
+    for file in files {
+        match WebConfig::load(Some(file)) {
+            Ok(_) => eprintln!("{} SUCCESS", file.display()),
+            Err(error) => {
+                eprintln!("{} FAILED: {}", file.display(), error_chain(&error));
+                verdict = Verdict::Invalid;
+            }
         }
-        Err(error) => {
-            eprintln!("{} FAILED: {}", file.display(), error_chain(&error));
-            Verdict::Invalid
-        }
-    };
-    files.iter().map(check).max().unwrap_or(Verdict::Valid)
+    }
+    verdict
 }
 
-impl LintArgs {
-    /// Ignores lint errors unless `--lint-fatal` is set.
-    fn apply_severity(&self, verdict: Verdict) -> Verdict {
-        if verdict == Verdict::Lint && !self.lint_fatal {
-            Verdict::Valid
-        } else {
-            verdict
-        }
+/// Requests the health or readiness of a server.
+fn server(args: &ServerArgs, path: &str) -> Result<Verdict> {
+    let mut client = args.client()?;
+    let response = client.get(path)?;
+    if response.status != 200 {
+        bail!(
+            "check failed: URL={}{path}, status={}",
+            client.url(),
+            response.status
+        );
     }
-
-    /// Returns `true` if a lint is enabled. [`Self::warn`] reports unknown lints.
-    fn is_on(&self, option: &str) -> bool {
-        let mut given = self.lint.split(',');
-        !self.lint.split(',').any(|given| given == "none")
-            && given.any(|given| given == option || given == "all")
-    }
-
-    /// Warns about unknown lints.
-    fn warn(&self, known: &[&str]) {
-        let is_known = |option: &&str| {
-            option.is_empty() || matches!(*option, "all" | "none") || known.contains(option)
-        };
-        for option in self.lint.split(',').filter(|option| !is_known(option)) {
-            println!("WARNING: unknown lint option: {option:?}");
-        }
-    }
-}
-
-/// Reads a text file.
-fn read(path: &std::path::Path) -> Result<String> {
-    let size = std::fs::metadata(path)?.len();
-    ensure!(
-        size <= INPUT_SIZE_MAX,
-        "{size} bytes exceed the limit of {INPUT_SIZE_MAX}"
-    );
-    Ok(std::fs::read_to_string(path)?)
+    eprintln!("  SUCCESS:  {}", String::from_utf8_lossy(&response.body));
+    Ok(Verdict::Valid)
 }

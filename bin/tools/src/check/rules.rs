@@ -1,15 +1,15 @@
 //! `varve check rules`: validates rule files as Prometheus does.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use varve_rules::file::{self, Options, RuleFile, Texts};
 use varve_system::printing::error_chain;
 
 use super::args::{LintArgs, RulesArgs};
-use super::{INPUT_SIZE_MAX, Verdict, read};
+use super::input::{read, standard_input};
+use super::verdict::Verdict;
 
 /// Checks files, or standard input.
 pub(super) fn check(args: &RulesArgs) -> Verdict {
@@ -26,27 +26,20 @@ pub(super) fn check(args: &RulesArgs) -> Verdict {
 
 /// Checks files and prints the number of rules, or the errors, of each.
 pub(super) fn check_files(files: &[PathBuf], lint: &LintArgs) -> Verdict {
-    let check = |file: &PathBuf| {
+    let mut verdict = Verdict::Valid;
+    for file in files {
         println!("Checking {}", file.display());
-        check_text(&format!("{}: ", file.display()), read(file), lint)
-    };
-    files.iter().map(check).max().unwrap_or(Verdict::Valid)
+        verdict = verdict.max(check_text(
+            &format!("{}: ", file.display()),
+            read(file),
+            lint,
+        ));
+    }
+    verdict
 }
 
-fn standard_input() -> Result<String> {
-    let mut text = String::new();
-    std::io::stdin()
-        .take(INPUT_SIZE_MAX + 1)
-        .read_to_string(&mut text)?;
-    ensure!(
-        text.len() as u64 <= INPUT_SIZE_MAX,
-        "the input is longer than {INPUT_SIZE_MAX} bytes"
-    );
-    Ok(text)
-}
-
-/// Checks a text. `place` precedes each error.
-fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
+/// Checks a text. `prefix` precedes each error.
+fn check_text(prefix: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
     let options = Options {
         ignore_unknown_fields: lint.ignore_unknown_fields,
         features: lint.features.features(),
@@ -61,13 +54,15 @@ fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
         Ok(parsed) => parsed,
         Err(errors) => {
             eprintln!("  FAILED:");
-            errors.iter().for_each(|error| eprintln!("{place}{error}"));
+            for error in errors {
+                eprintln!("{prefix}{error}");
+            }
             return Verdict::Invalid;
         }
     };
     if parsed.n_ignored_documents > 0 {
         eprintln!(
-            "{place}only the first document is read, {} are ignored",
+            "{prefix}only the first document is read, {} are ignored",
             parsed.n_ignored_documents
         );
     }
@@ -92,9 +87,9 @@ fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
     );
     for (name, labels) in found {
         eprintln!("Metric: {name}\nLabel(s):");
-        labels
-            .iter()
-            .for_each(|(name, value)| eprintln!("\t{name}: {value}"));
+        for (name, value) in labels {
+            eprintln!("\t{name}: {value}");
+        }
     }
     eprintln!("Might cause inconsistency while recording expressions");
     println!();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
 use varve_system::quantity::parse_duration;
 
 use crate::server_args::{ServerArgs, ViewArgs};
@@ -164,4 +166,47 @@ pub struct ExplainArgs {
     /// Step of a range query
     #[arg(long = "step", value_name = "DURATION")]
     pub(crate) step: Option<String>,
+}
+
+impl SelectionArgs {
+    /// Returns the parameters of a request for series or labels.
+    pub(super) fn params(&self, selectors: &[String]) -> Result<Vec<(&'static str, String)>> {
+        let mut params: Vec<_> = selectors
+            .iter()
+            .map(|selector| ("match[]", selector.clone()))
+            .collect();
+        for (name, text) in [("start", &self.start), ("end", &self.end)] {
+            if let Some(text) = text {
+                let time_s =
+                    parse_time(text).with_context(|| format!("error parsing {name} time"))?;
+                params.push((name, time_s.to_string()));
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// Parses Unix seconds or RFC 3339.
+pub(super) fn parse_time(text: &str) -> Result<f64> {
+    if let Some(time_s) = text.parse().ok().filter(|time_s: &f64| time_s.is_finite()) {
+        return Ok(time_s);
+    }
+    match text.parse::<Timestamp>() {
+        Ok(time) => Ok(time.as_nanosecond() as f64 / 1e9),
+        Err(_) => bail!("cannot parse {text:?} to a valid timestamp"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_unix_seconds_or_rfc_3339() {
+        assert_eq!(parse_time("1700000000.5").unwrap(), 1_700_000_000.5);
+        assert_eq!(parse_time("2023-11-14T22:13:20Z").unwrap(), 1_700_000_000.0);
+        for bad in ["", "yesterday", "NaN", "inf"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
 }

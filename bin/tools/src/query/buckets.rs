@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use varve_model::labels::METRIC_NAME;
+use varve_system::quantity::print_duration;
 
-use super::args::AnalyzeArgs;
+use super::args::{AnalyzeArgs, parse_time};
 use super::print::{label_set, metric};
-use super::response::{Labels, Stream, Value};
-use super::{Server, parse_time, range_selector};
+use super::response::{Labels, Point, Stream, Value};
+use super::server::Server;
 
 const HEADER: &str = "\
 Bucket stats for each histogram series over time
@@ -29,27 +31,28 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
         .as_deref()
         .map(|time| parse_time(time).context("error parsing time"))
         .transpose()?;
-    let mut server = Server::of(&args.server)?;
+    let mut server = Server::new(&args.server)?;
     println!("{HEADER}\n");
-    let (mut native, mut classic) = (Totals::default(), Totals::default());
+    let mut native = Totals::default();
+    let mut classic = Totals::default();
     for selector in &args.selectors {
         let mut params = vec![("query", range_selector(selector, args.duration))];
         params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
         let Value::Matrix(streams) = server.post("/api/v1/query", &params)?.read()? else {
             bail!("query of buckets resulted in non-Matrix");
         };
-        let mut of_classic: BTreeMap<String, Vec<Stream>> = BTreeMap::new();
+        let mut classic_buckets: BTreeMap<String, Vec<Stream>> = BTreeMap::new();
         for stream in streams {
             if !stream.values.is_empty() {
                 if let Some(name) = classic_name(&stream.metric) {
-                    of_classic.entry(name).or_default().push(stream);
+                    classic_buckets.entry(name).or_default().push(stream);
                 }
             } else if let Some(stats) = Stats::of_native(&stream) {
                 println!("- {} (native): {stats}", metric(&stream.metric));
                 native.add(stats);
             }
         }
-        for (name, buckets) in of_classic {
+        for (name, buckets) in classic_buckets {
             if let Some(stats) = Stats::of_classic(buckets)? {
                 println!("- {name} (classic): {stats}");
                 classic.add(stats);
@@ -65,6 +68,11 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     Ok(())
 }
 
+/// Returns the range selector that `varve query analyze` queries.
+fn range_selector(selector: &str, range: Duration) -> String {
+    format!("{selector}[{}]", print_duration(range))
+}
+
 /// Returns the name of the classic histogram that a bucket belongs to. Returns `None` for other
 /// series.
 fn classic_name(labels: &Labels) -> Option<String> {
@@ -75,6 +83,15 @@ fn classic_name(labels: &Labels) -> Option<String> {
     let mut others = labels.clone();
     others.retain(|name, _| name != "le" && name != METRIC_NAME);
     Some(format!("{name}{}", label_set(&others)))
+}
+
+/// Returns the upper bound of a bucket of a classic histogram; 0 if it is not a number.
+fn upper_bound(bucket: &Stream) -> f64 {
+    bucket
+        .metric
+        .get("le")
+        .and_then(|le| le.parse().ok())
+        .unwrap_or(0.0)
 }
 
 /// Buckets of one histogram: populated buckets per sample, and the total.
@@ -123,30 +140,25 @@ impl Stats {
     /// Returns the statistics of a classic histogram. Returns `None` if it has fewer than two
     /// samples.
     fn of_classic(mut buckets: Vec<Stream>) -> Result<Option<Self>> {
-        let bound = |stream: &Stream| {
-            stream
-                .metric
-                .get("le")
-                .and_then(|le| le.parse().ok())
-                .unwrap_or(0.0_f64)
-        };
-        buckets.sort_by(|a, b| bound(a).total_cmp(&bound(b)));
+        buckets.sort_by(|a, b| upper_bound(a).total_cmp(&upper_bound(b)));
         let n_samples = buckets.first().map_or(0, |bucket| bucket.values.len());
         if n_samples < 2 {
             return Ok(None);
         }
         let mut populated = Vec::with_capacity(n_samples);
         for i in 0..n_samples {
-            let (mut before, mut n, mut at) = (0.0, 0, None);
+            let mut n_populated = 0;
+            let mut count_before = 0.0;
+            let mut aligned_time_s = None;
             // A bucket with fewer samples ends the count.
-            for point in buckets.iter().map_while(|bucket| bucket.values.get(i)) {
-                if at.is_some_and(|at| at != point.0) {
+            for Point(time_s, count) in buckets.iter().map_while(|bucket| bucket.values.get(i)) {
+                if *aligned_time_s.get_or_insert(time_s) != time_s {
                     bail!("matrix result is not time aligned");
                 }
-                n += usize::from((point.1 - before).trunc() != 0.0);
-                (before, at) = (point.1, Some(point.0));
+                n_populated += usize::from((count - count_before).trunc() != 0.0);
+                count_before = *count;
             }
-            populated.push(n);
+            populated.push(n_populated);
         }
         Ok(Some(Self::of(&populated, buckets.len())))
     }
@@ -268,7 +280,7 @@ mod tests {
             values: values
                 .iter()
                 .zip(1..)
-                .map(|(&value, i)| super::super::response::Point(f64::from(i), value))
+                .map(|(&value, i)| Point(f64::from(i), value))
                 .collect(),
             histograms: Vec::new(),
         }
@@ -310,6 +322,11 @@ mod tests {
         let mut shifted = buckets();
         shifted[1].values[0].0 = 9.0;
         assert!(Stats::of_classic(shifted).is_err());
+    }
+
+    #[test]
+    fn a_range_is_printed_as_a_duration() {
+        assert_eq!(range_selector("up", Duration::from_secs(3600)), "up[1h]");
     }
 
     #[test]

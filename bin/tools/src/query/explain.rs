@@ -80,7 +80,7 @@ fn print(explained: &Explained) -> String {
         samples,
         operators,
     } = explained;
-    let millis = |seconds: f64| format!("{:.3}", seconds * 1000.0);
+
     let mut text = format!(
         "{} ms, of which {} to prepare; {} ms in the queue\n{} samples queryable, {} read, {} held at most\n\n",
         millis(timings.eval_total_time),
@@ -90,16 +90,10 @@ fn print(explained: &Explained) -> String {
         samples.samples_read,
         samples.peak_samples
     );
-    let mut line = |cells: [&str; 5], operator: &str| {
-        let [time, runs, series, samples, bytes] = cells;
-        let _ = writeln!(
-            text,
-            "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}"
-        );
-    };
-    line(
-        ["ms", "runs", "series", "samples", "bytes held"],
-        "operator",
+    let _ = writeln!(
+        text,
+        "{:>12} {:>6} {:>10} {:>12} {:>12}  operator",
+        "ms", "runs", "series", "samples", "bytes held"
     );
     for Operator {
         depth,
@@ -111,14 +105,19 @@ fn print(explained: &Explained) -> String {
         seconds,
     } in operators
     {
-        let [runs, series, samples, bytes] =
-            [runs, series, samples, bytes].map(ToString::to_string);
-        line(
-            [&millis(*seconds), &runs, &series, &samples, &bytes],
-            &format!("{:1$}{operator}", "", depth * 2),
+        let time = millis(*seconds);
+        let indent = depth * 2;
+        let _ = writeln!(
+            text,
+            "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {:indent$}{operator}",
+            ""
         );
     }
     text
+}
+
+fn millis(seconds: f64) -> String {
+    format!("{:.3}", seconds * 1000.0)
 }
 
 #[cfg(test)]

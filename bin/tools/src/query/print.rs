@@ -114,15 +114,22 @@ pub(super) fn label_set(labels: &Labels) -> String {
 
 /// Compares label sets as promtool does: fewer labels first, then label by label.
 fn compare(a: &Labels, b: &Labels) -> Ordering {
+    if a.len() != b.len() {
+        return a.len().cmp(&b.len());
+    }
     let mut names: Vec<_> = a.keys().chain(b.keys()).collect();
     names.sort();
-    let by_name = |name: &&String| match (a.get(*name), b.get(*name)) {
-        (None, _) => Ordering::Less,
-        (_, None) => Ordering::Greater,
-        (Some(a), Some(b)) => a.cmp(b),
-    };
-    let first = names.iter().map(by_name).find(|order| order.is_ne());
-    a.len().cmp(&b.len()).then(first.unwrap_or(Ordering::Equal))
+    for name in names {
+        let order = match (a.get(name), b.get(name)) {
+            (None, _) => Ordering::Less,
+            (_, None) => Ordering::Greater,
+            (Some(a), Some(b)) => a.cmp(b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
 }
 
 /// Returns a result as JSON, in the order of the response.

@@ -14,12 +14,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use varve_client::{Client, escape};
+use varve_model::labels::METRIC_NAME;
 use varve_promql::{Features, print};
 use varve_rules::file::{self, Options, Rule, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};
 
-use super::{BackfillArgs, read};
+use super::args::BackfillArgs;
 use crate::scratch_dir::ScratchDir;
 use crate::tsdb::stage_openmetrics;
 
@@ -55,12 +56,14 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
         features: Features::all(),
         ..Options::default()
     };
-    let parsed = file::parse(&read(&args.file)?, &options).map_err(|errors| {
+    let text =
+        std::fs::read_to_string(&args.file).with_context(|| format!("read {:?}", args.file))?;
+    let parsed = file::parse(&text, &options).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{:?}: {}", args.file, errors.join("; "))
     })?;
     let scratch = ScratchDir::create(None)?;
-    let mut run = Backfill {
+    let mut backfill = Backfill {
         client: args.server.client()?,
         args,
         n_levels: 0,
@@ -95,7 +98,7 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
             let rules: Vec<&Rule> = rules
                 .filter(|rule| matches!(rule.kind, RuleKind::Recording))
                 .collect();
-            run.level(&rules, grid)?;
+            backfill.level(&rules, grid)?;
         }
     }
     Ok(())
@@ -158,16 +161,22 @@ impl Backfill<'_> {
 
     /// Writes the samples of a rule that the server does not have. Returns their number.
     fn evaluate(&mut self, rule: &Rule, grid: Grid, out: &mut impl Write) -> Result<u64> {
-        let (mut n_samples, mut start_ms) = (0, grid.first_ms);
+        let mut n_samples = 0;
+        let mut start_ms = grid.first_ms;
         while start_ms <= grid.end_ms {
             let end_ms = grid
                 .end_ms
                 .min(start_ms + (STEPS_MAX - 1) * grid.interval_ms);
-            let (from_ms, to_ms) = (start_ms - grid.offset_ms, end_ms - grid.offset_ms);
+            let from_ms = start_ms - grid.offset_ms;
+            let to_ms = end_ms - grid.offset_ms;
             let known = self.known(rule, from_ms, to_ms)?;
             let expr = escape(&print(&rule.expr.tree));
-            let (from, to, step) = (seconds(from_ms), seconds(to_ms), seconds(grid.interval_ms));
-            let form = format!("query={expr}&start={from}&end={to}&step={step}");
+            let form = format!(
+                "query={expr}&start={}&end={}&step={}",
+                seconds(from_ms),
+                seconds(to_ms),
+                seconds(grid.interval_ms)
+            );
             let data = self.client.post_data("/api/v1/query_range", &form)?;
             for series in Matrix::deserialize(&data)
                 .context("parse the response")?
@@ -216,34 +225,31 @@ impl Backfill<'_> {
 /// Returns the labels of a recorded series.
 fn recorded(rule: &Rule, mut labels: Labels) -> Labels {
     labels.extend(rule.labels.clone());
-    labels.insert("__name__".to_owned(), rule.name.clone());
+    labels.insert(METRIC_NAME.to_owned(), rule.name.clone());
     labels.retain(|_, value| !value.is_empty());
     labels
 }
 
 /// Prints a series in the OpenMetrics format.
 fn label_set(labels: &Labels) -> String {
-    let quoted = |text: &str| {
-        format!(
-            "\"{}\"",
-            text.replace('\\', "\\\\")
-                .replace('\n', "\\n")
-                .replace('"', "\\\"")
-        )
-    };
-    let pair = |(name, value): (&String, &String)| match name.as_str() {
-        "__name__" => quoted(value),
-        name => format!("{}={}", quoted(name), quoted(value)),
-    };
-    let (name, others): (Vec<_>, Vec<_>) = labels.iter().partition(|(name, _)| *name == "__name__");
-    format!(
-        "{{{}}}",
-        name.into_iter()
-            .chain(others)
-            .map(pair)
-            .collect::<Vec<_>>()
-            .join(",")
-    )
+    let mut parts = Vec::new();
+    if let Some(name) = labels.get(METRIC_NAME) {
+        parts.push(quoted(name));
+    }
+    for (name, value) in labels {
+        if name != METRIC_NAME {
+            parts.push(format!("{}={}", quoted(name), quoted(value)));
+        }
+    }
+    format!("{{{}}}", parts.join(","))
+}
+
+fn quoted(text: &str) -> String {
+    let escaped = text
+        .replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('"', "\\\"");
+    format!("\"{escaped}\"")
 }
 
 fn seconds(time_ms: i64) -> String {

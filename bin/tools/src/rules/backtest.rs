@@ -7,21 +7,21 @@ use serde::Deserialize;
 use varve_client::escape;
 use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
-use super::{BacktestArgs, label_set, read};
-use crate::wal::time;
+use super::args::BacktestArgs;
+use crate::label::label_set;
+use crate::report::time;
 
 /// Sends the file to a server and prints its response.
 pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
     let (start_ms, end_ms) = args.range.times_ms()?;
-    let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
-    let (start, end, file) = (
-        seconds(start_ms),
-        seconds(end_ms),
-        escape(&args.file.to_string_lossy()),
-    );
+    let rules =
+        std::fs::read_to_string(&args.file).with_context(|| format!("read {:?}", args.file))?;
     let form = format!(
-        "start={start}&end={end}&file={file}&rules={}",
-        escape(&read(&args.file)?)
+        "start={}&end={}&file={}&rules={}",
+        start_ms as f64 / 1000.0,
+        end_ms as f64 / 1000.0,
+        escape(&args.file.to_string_lossy()),
+        escape(&rules)
     );
     let data = args
         .view

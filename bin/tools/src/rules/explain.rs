@@ -9,8 +9,9 @@ use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
 };
 
-use super::{ExplainArgs, label_set, time_ms};
-use crate::wal::time;
+use super::args::{ExplainArgs, time_ms};
+use crate::label::label_set;
+use crate::report::time;
 
 /// Asks a server and prints its explanation.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {

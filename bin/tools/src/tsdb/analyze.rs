@@ -13,21 +13,17 @@ use varve_prometheus::chunk::{self, Chunk, Encoding};
 use varve_tsdb::ReadContext;
 use varve_tsdb::stats::BlockSummary;
 
-use super::super::directory::{Owner, owner};
 use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
 use super::label_stats::LabelStats;
-use super::source::{OfflineDb, matches, parse_matchers};
+use super::source::OfflineDb;
+use crate::data_dir::{Owner, owner};
+use crate::selector::{matches, parse_optional};
 
 /// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
-    let matchers = args
-        .selector
-        .as_deref()
-        .map(parse_matchers)
-        .transpose()?
-        .unwrap_or_default();
+    let matchers = parse_optional(args.selector.as_deref())?;
     let mut damage = DamageReport::default();
     let analysis = match owner(&args.path)? {
         Owner::Prometheus => analyze_prometheus(args, &matchers, &mut damage)?,
@@ -84,63 +80,53 @@ impl Analysis {
         ));
         for list in self.labels.lists(self.length_ms, args.limit) {
             text.push_str(&format!("\n{}:\n", list.title));
-            list.entries
-                .iter()
-                .for_each(|(n, name)| text.push_str(&format!("{n} {name}\n")));
+            for (n, name) in &list.entries {
+                text.push_str(&format!("{n} {name}\n"));
+            }
         }
         text.push_str("\nBytes of samples by encoding:\n");
-        for (
-            name,
-            EncodingStats {
-                n_chunks,
-                n_samples,
-                bytes,
-            },
-        ) in &self.encodings
-        {
-            let (unit, each) = (self.unit, *bytes as f64 / (*n_samples).max(1) as f64);
-            let line = format!(
-                "{bytes} {name} ({n_chunks} {unit}, {n_samples} samples, {each:.2} bytes each)\n"
-            );
-            text.push_str(&line);
+        for (name, stats) in &self.encodings {
+            text.push_str(&format!(
+                "{} {name} ({} {}, {} samples, {:.2} bytes each)\n",
+                stats.bytes,
+                stats.n_chunks,
+                self.unit,
+                stats.n_samples,
+                stats.bytes as f64 / stats.n_samples.max(1) as f64
+            ));
         }
         if !self.parts.is_empty() {
             text.push_str("\nBytes of the file by part:\n");
-            self.parts
-                .iter()
-                .for_each(|(name, bytes)| text.push_str(&format!("{bytes} {name}\n")));
+            for (name, bytes) in &self.parts {
+                text.push_str(&format!("{bytes} {name}\n"));
+            }
         }
-        self.chunk_sizes
-            .iter()
-            .for_each(|sizes| text.push_str(&sizes.print()));
+        if let Some(sizes) = &self.chunk_sizes {
+            text.push_str(&sizes.print());
+        }
         text
     }
 
     fn json(&self, args: &AnalyzeArgs) -> Value {
-        let entry = |(n, name): &(u64, String)| json!({"name": name, "value": n});
-        let lists = self.labels.lists(self.length_ms, args.limit);
-        let lists = lists.iter().map(|list| {
-            (
-                list.key.to_owned(),
-                list.entries.iter().map(entry).collect(),
-            )
-        });
-        let encodings = self.encodings.iter().map(
-            |(
-                name,
-                EncodingStats {
-                    n_chunks,
-                    n_samples,
-                    bytes,
-                },
-            )| {
-                json!({"encoding": name, self.unit: n_chunks, "samples": n_samples, "bytes": bytes})
-            },
-        );
-        let parts = self
-            .parts
-            .iter()
-            .map(|(name, bytes)| ((*name).to_owned(), json!(bytes)));
+        let mut lists = Map::new();
+        for list in self.labels.lists(self.length_ms, args.limit) {
+            let entries = list.entries.iter();
+            let entries = entries.map(|(n, name)| json!({"name": name, "value": n}));
+            lists.insert(list.key.to_owned(), entries.collect());
+        }
+        let mut encodings = Vec::new();
+        for (name, stats) in &self.encodings {
+            encodings.push(json!({
+                "encoding": name,
+                self.unit: stats.n_chunks,
+                "samples": stats.n_samples,
+                "bytes": stats.bytes,
+            }));
+        }
+        let mut parts = Map::new();
+        for (name, bytes) in &self.parts {
+            parts.insert((*name).to_owned(), json!(bytes));
+        }
         let (n_pairs, n_entries) = self.labels.n_postings();
         json!({
             "block": self.block,
@@ -150,9 +136,9 @@ impl Analysis {
             "labelNames": self.labels.n_names(),
             "labelPairs": n_pairs,
             "postings": n_entries,
-            "top": lists.collect::<Map<_, _>>(),
-            "encodings": encodings.collect::<Vec<_>>(),
-            "partBytes": parts.collect::<Map<_, _>>(),
+            "top": lists,
+            "encodings": encodings,
+            "partBytes": parts,
             "chunkSizes": self.chunk_sizes.as_ref().map(ChunkSizes::json),
         })
     }
@@ -172,7 +158,8 @@ fn analyze_prometheus(
     let meta = block.meta();
     let length_ms = meta.max_ms.abs_diff(meta.min_ms);
     let mut chunk_sizes = args.extended.then(ChunkSizes::default);
-    let (mut labels, mut encodings) = (LabelStats::default(), BTreeMap::new());
+    let mut labels = LabelStats::default();
+    let mut encodings = BTreeMap::new();
     let mut cursor = block.cursor();
     while let Some(series) = cursor.next(damage) {
         if matches(matchers, series.labels()) {
@@ -208,10 +195,9 @@ fn last_block(path: &Path) -> Result<String> {
         .filter_map(|block| block.file_name()?.to_str());
     // The first ten characters are the time; promtool takes the first of several blocks of one
     // time.
-    let created = |name: &str| name.get(..10).map(str::to_owned);
     let last = names
         .rev()
-        .max_by_key(|name| created(name))
+        .max_by_key(|name| name.get(..10).map(str::to_owned))
         .filter(|name| Ulid::parse(name).is_some());
     last.map(str::to_owned).context("no blocks found")
 }
@@ -231,11 +217,12 @@ fn count(
     encodings: &mut BTreeMap<u8, EncodingStats>,
     sizes: Option<&mut ChunkSizes>,
 ) {
-    let (n_samples, bytes) = (u64::from(chunk.n_samples), chunk.bytes.len() as u64);
-    let entry = encodings.entry(chunk.encoding.code()).or_default();
-    entry.n_chunks += 1;
-    entry.n_samples += n_samples;
-    entry.bytes += bytes;
+    let n_samples = u64::from(chunk.n_samples);
+    let bytes = chunk.bytes.len() as u64;
+    let stats = encodings.entry(chunk.encoding.code()).or_default();
+    stats.n_chunks += 1;
+    stats.n_samples += n_samples;
+    stats.bytes += bytes;
     let Some(sizes) = sizes else { return };
     sizes.n_chunks += 1;
     if chunk.encoding.is_float() {
@@ -292,11 +279,9 @@ fn analyze_varve(
         .end_ms
         .saturating_add(1)
         .abs_diff(block.range.start_ms);
-    let (mut labels, mut floats, mut histograms) = (
-        LabelStats::default(),
-        EncodingStats::default(),
-        EncodingStats::default(),
-    );
+    let mut labels = LabelStats::default();
+    let mut floats = EncodingStats::default();
+    let mut histograms = EncodingStats::default();
     db.scan_block(
         &ReadContext::unbounded(),
         block.number,
@@ -306,14 +291,14 @@ fn analyze_varve(
                 let uncovered_ms =
                     length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
                 labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
-                let entry = if cost.n_histograms > 0 {
+                let stats = if cost.n_histograms > 0 {
                     &mut histograms
                 } else {
                     &mut floats
                 };
-                entry.n_chunks += 1;
-                entry.n_samples += cost.n_samples;
-                entry.bytes += cost.values_bytes;
+                stats.n_chunks += 1;
+                stats.n_samples += cost.n_samples;
+                stats.bytes += cost.values_bytes;
             }
         },
     )

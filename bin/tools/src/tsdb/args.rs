@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use varve_client::Url;
 use varve_system::quantity::parse_duration;
 
-use super::backup::{BackupArgs, RestoreArgs};
-use super::export::ExportArgs;
-use super::import::ImportArgs;
 use crate::label::parse_label;
 use crate::output::OutputArgs;
-use crate::server_args::ViewArgs;
+use crate::server_args::{AccessArgs, DEFAULT, ViewArgs};
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]
@@ -151,26 +150,143 @@ pub struct BackfillArgs {
     pub(super) max_block_duration: Duration,
 }
 
+/// Arguments of `varve tsdb import`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Exit codes: 0 no damage, 1 damage was found and the rest imported, 2 the command failed."
+)]
+pub struct ImportArgs {
+    /// Prometheus' data directory; read-only, may be in use. Or a bucket with blocks of Thanos or
+    /// Mimir: a file in the format of Thanos' objstore configuration, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PROM_DIR|BUCKET")]
+    pub(super) source: PathBuf,
+
+    /// Varve's data directory; if a server has it open, the server imports the blocks on request
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(super) path: PathBuf,
+
+    /// Only blocks of the bucket with this external label; may be repeated
+    #[arg(long = "block-label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub(super) block_labels: Vec<(String, String)>,
+}
+
+/// Arguments of `varve tsdb export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// Varve's data directory; no server may have it open
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(super) path: PathBuf,
+
+    /// Directory for the blocks; created if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(super) to_blocks: PathBuf,
+
+    /// Only series that match this selector
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(super) selector: Option<String>,
+
+    /// First millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(super) start: Option<i64>,
+
+    /// Last millisecond since the epoch
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(super) end: Option<i64>,
+
+    /// Also export Varve's own metrics, which have job="varve"
+    #[arg(long)]
+    pub(super) self_scraped: bool,
+
+    /// External label for the Thanos section of meta.json; repeatable
+    #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub(super) external_labels: Vec<(String, String)>,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// Arguments of `varve tsdb backup`.
+#[derive(Debug, Clone, Args)]
+pub struct BackupArgs {
+    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
+    /// configuration, or s3://BUCKET/PREFIX
+    #[arg(value_name = "BACKUPS")]
+    pub(super) destination: String,
+
+    /// Server on this machine, with --web.enable-admin-api
+    #[arg(long, alias = "server", value_name = "URL", default_value = DEFAULT, value_parser = Url::parse)]
+    pub(super) url: Url,
+
+    /// Data directory of the server [default: its --storage.tsdb.path]
+    #[arg(long, value_name = "DIR")]
+    pub(super) path: Option<PathBuf>,
+
+    /// Read all files of the backup back, compare their checksums, and store damaged ones again
+    #[arg(long)]
+    pub(super) verify: bool,
+
+    /// Keep only this number of backups, and remove files that no backup needs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keep: Option<u32>,
+
+    #[command(flatten)]
+    pub(super) access: AccessArgs,
+}
+
+/// Arguments of `varve tsdb restore`.
+#[derive(Debug, Clone, Args)]
+pub struct RestoreArgs {
+    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
+    /// configuration, or s3://BUCKET/PREFIX
+    #[arg(value_name = "BACKUPS")]
+    pub(super) source: String,
+
+    /// New data directory. It must be empty or not exist
+    #[arg(value_name = "DIR", required_unless_present_any = ["list", "verify"])]
+    pub(super) path: Option<PathBuf>,
+
+    /// Newest backup that is not newer than this time (RFC 3339) [default: the newest]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(super) at: Option<Timestamp>,
+
+    /// Name of the backup, as --list prints it
+    #[arg(long, value_name = "NAME", conflicts_with = "at")]
+    pub(super) backup: Option<String>,
+
+    /// List the backups
+    #[arg(long, conflicts_with = "path")]
+    pub(super) list: bool,
+
+    /// Only read all files of the backup and compare their checksums
+    #[arg(long, conflicts_with = "path")]
+    pub(super) verify: bool,
+}
+
 /// Arguments of `varve tsdb compact`.
 #[derive(Debug, Clone, Args)]
 pub struct CompactArgs {
     /// Data directory
     #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// Arguments of `varve tsdb churn`.
 #[derive(Debug, Clone, Args)]
 pub struct ChurnArgs {
     #[command(flatten)]
-    pub(crate) view: ViewArgs,
+    pub(super) view: ViewArgs,
 
     /// Data directory that no server has open, instead of a server; shows the hour before its
     /// newest sample
     #[arg(long, value_name = "DIR", conflicts_with_all = ["server", "url"])]
-    pub(crate) path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
 
     /// Maximum number of labels
     #[arg(long, value_name = "N", default_value = "20")]
-    pub(crate) limit: usize,
+    pub(super) limit: usize,
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
 }

@@ -35,17 +35,18 @@ const N_LENGTHS: u32 = 10;
 /// Creates the blocks and prints them.
 pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
-    let run = Run {
+    let backfill = Backfill {
         args,
         length_ms: block_length_ms(max_ms),
     };
-    let counts = run.counts().context("getting min and max timestamp")?;
+    let counts = backfill.counts().context("getting min and max timestamp")?;
     std::fs::create_dir_all(&args.output)
         .with_context(|| format!("create output dir: {:?}", args.output))?;
-    let (mut wrote_header, mut n_repeated) = (false, 0);
+    let mut wrote_header = false;
+    let mut n_repeated = 0;
     for windows in groups(&counts)? {
-        for (window, series) in run.samples(&windows).context("process blocks")? {
-            let (meta, repeated) = run.write(window, series).context("process blocks")?;
+        for (window, series) in backfill.samples(&windows).context("process blocks")? {
+            let (meta, repeated) = backfill.write(window, series).context("process blocks")?;
             n_repeated += repeated;
             if !args.quiet {
                 let mut rows = if wrote_header {
@@ -71,16 +72,16 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
 /// Samples of a series, in the order of the file.
 type Samples = Vec<Sample>;
 
-struct Run<'a> {
+struct Backfill<'a> {
     args: &'a BackfillArgs,
     length_ms: i64,
 }
 
-impl Run<'_> {
+impl Backfill<'_> {
     /// Returns the number of samples per window.
     fn counts(&self) -> Result<BTreeMap<i64, u64>> {
         let mut counts = BTreeMap::new();
-        self.for_each(|timestamp_ms, _| {
+        self.visit(|timestamp_ms, _| {
             *counts
                 .entry(timestamp_ms.div_euclid(self.length_ms))
                 .or_default() += 1;
@@ -96,7 +97,7 @@ impl Run<'_> {
     /// Returns the samples of some windows.
     fn samples(&self, windows: &BTreeSet<i64>) -> Result<BTreeMap<i64, HashMap<Labels, Samples>>> {
         let mut found: BTreeMap<i64, HashMap<Labels, Samples>> = BTreeMap::new();
-        self.for_each(|timestamp_ms, sample| {
+        self.visit(|timestamp_ms, sample| {
             let window = timestamp_ms.div_euclid(self.length_ms);
             if windows.contains(&window) {
                 let labels = labels(&sample.labels, &self.args.labels)?;
@@ -117,7 +118,7 @@ impl Run<'_> {
     }
 
     /// Calls `each` for every sample of the file with its timestamp.
-    fn for_each(&self, mut each: impl FnMut(i64, &SampleLine<'_>) -> Result<()>) -> Result<()> {
+    fn visit(&self, mut each: impl FnMut(i64, &SampleLine<'_>) -> Result<()>) -> Result<()> {
         let path = &self.args.input;
         let file = File::open(path).with_context(|| format!("open {path:?}"))?;
         let mut lines = LineReader::new(BufReader::new(file), TextFormat::OpenMetrics);
@@ -148,11 +149,11 @@ impl Run<'_> {
             &format!("openmetrics-{window}"),
             &symbols,
         )?;
-        let (mut min_ms, mut max_ms, mut n_repeated) = (i64::MAX, i64::MIN, 0);
-        for (labels, mut samples) in series
-            .iter()
-            .map(|(labels, samples)| (labels, samples.clone()))
-        {
+        let mut min_ms = i64::MAX;
+        let mut max_ms = i64::MIN;
+        let mut n_repeated = 0;
+        for (labels, samples) in &series {
+            let mut samples = samples.clone();
             // The sort is stable: samples with one timestamp stay in file order.
             samples.sort_by_key(|sample| sample.timestamp_ms);
             samples.dedup_by(|sample, first| {
@@ -161,14 +162,12 @@ impl Run<'_> {
                     u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
                 is_repeated
             });
-            for sample in [&samples[0], &samples[samples.len() - 1]] {
-                (min_ms, max_ms) = (
-                    min_ms.min(sample.timestamp_ms),
-                    max_ms.max(sample.timestamp_ms),
-                );
-            }
+            min_ms = min_ms.min(samples[0].timestamp_ms);
+            max_ms = max_ms.max(samples[samples.len() - 1].timestamp_ms);
             let mut encoder = Encoder::new(StartTimestamps::Drop);
-            samples.iter().for_each(|sample| encoder.push(*sample, 0));
+            for sample in samples {
+                encoder.push(sample, 0);
+            }
             writer.add(labels.iter(), &encoder.finish())?;
         }
         let description = Description {
@@ -182,18 +181,15 @@ impl Run<'_> {
 
 /// Returns the labels of a series. Labels of the command line replace labels of the line.
 fn labels(line: &Pairs<'_>, common: &[(String, String)]) -> Result<Labels> {
-    let is_own = |name: &str| common.iter().all(|(other, _)| other != name);
-    let own = line
-        .iter()
-        .filter(|(name, _)| is_own(name))
-        .map(|(name, value)| (&**name, &**value));
-    let mut pairs: Vec<_> = own
-        .chain(
-            common
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        )
-        .collect();
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for (name, value) in line {
+        if common.iter().all(|(other, _)| other != name) {
+            pairs.push((name, value));
+        }
+    }
+    for (name, value) in common {
+        pairs.push((name, value));
+    }
     // An empty value means no label.
     pairs.retain(|(_, value)| !value.is_empty());
     Labels::from_unsorted(&mut pairs).context("labels of a series")
@@ -201,7 +197,8 @@ fn labels(line: &Pairs<'_>, common: &[(String, String)]) -> Result<Labels> {
 
 /// Groups consecutive windows whose samples fit in memory.
 fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
-    let (mut groups, mut n): (Vec<BTreeSet<i64>>, u64) = (Vec::new(), 0);
+    let mut groups: Vec<BTreeSet<i64>> = Vec::new();
+    let mut n = 0;
     for (&window, &count) in counts {
         if count > SAMPLES_MAX {
             bail!(

@@ -55,9 +55,9 @@ impl ChunkSizes {
     /// Prints a histogram of each size.
     pub(super) fn print(&self) -> String {
         let mut out = "\nCompaction analysis:\n\n".to_owned();
-        self.parts()
-            .iter()
-            .for_each(|(_, what, sizes)| sizes.print(what, self.n_chunks, &mut out));
+        for (_, what, sizes) in self.parts() {
+            sizes.print(what, self.n_chunks, &mut out);
+        }
         out
     }
 
@@ -77,12 +77,12 @@ impl Sizes {
     }
 
     fn print(&self, what: &str, total: u64, out: &mut String) {
-        let (Some((&min, _)), Some((&max, _))) =
-            (self.0.first_key_value(), self.0.last_key_value())
-        else {
+        let mut all_sizes = self.0.keys();
+        let Some(&min) = all_sizes.next() else {
             let _ = write!(out, "{what}: N/A\n\n");
             return;
         };
+        let max = all_sizes.next_back().copied().unwrap_or(min);
         let n: u64 = self.0.values().sum();
         let avg = self.0.iter().map(|(size, n)| size * n).sum::<u64>() / n;
         let step = step(min, max);
@@ -101,7 +101,8 @@ impl Sizes {
         let widths = [end, end + step, buckets.iter().copied().max().unwrap_or(0)]
             .map(|n| n.to_string().len());
         for (n, i) in buckets.iter().zip(0..) {
-            let (lower, upper) = (i * step + start + 1, (i + 1) * step + start);
+            let lower = i * step + start + 1;
+            let upper = (i + 1) * step + start;
             let bar =
                 "#".repeat(usize::try_from(100 * n / total.max(1)).expect("at most a hundred"));
             let [first, second, third] = widths;

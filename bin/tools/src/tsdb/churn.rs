@@ -11,7 +11,7 @@ use varve_wire::api::churn::ChurnReport;
 use super::args::ChurnArgs;
 use super::source::OfflineDb;
 use crate::output::table;
-use crate::wal::time;
+use crate::report::time;
 
 /// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
 ///
@@ -39,10 +39,11 @@ fn print(found: &ChurnReport, limit: usize) -> String {
         ..
     } = found;
     if found.earlier_series == 0 {
-        let (start, end) = (time(found.start_ms), time(found.end_ms));
         return format!(
-            "{series} series have samples from {start} to {end}, and none has samples in the hour before: the store \
-             is too young to tell which are new.\n"
+            "{series} series have samples from {} to {}, and none has samples in the hour before: the store \
+             is too young to tell which are new.\n",
+            time(found.start_ms),
+            time(found.end_ms)
         );
     }
     let mut text = format!(
@@ -56,14 +57,11 @@ fn print(found: &ChurnReport, limit: usize) -> String {
         .filter(|label| is_large(label.new_series))
         .take(limit)
         .map(|label| {
-            let numbers =
-                [label.new_series, label.new_values, label.new_series_alone].map(|n| n.to_string());
-            let [n_series, n_values, n_alone] = numbers;
             [
                 part(label.new_series),
-                n_series,
-                n_values,
-                n_alone,
+                label.new_series.to_string(),
+                label.new_values.to_string(),
+                label.new_series_alone.to_string(),
                 label.label.clone(),
                 label.metrics.join(", "),
             ]

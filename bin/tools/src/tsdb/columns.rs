@@ -12,15 +12,12 @@ const PADDING: usize = 2;
 pub(super) fn print<'a>(rows: impl IntoIterator<Item = &'a Vec<String>>) -> String {
     let rows: Vec<_> = rows.into_iter().collect();
     let n_columns = rows.iter().map(|row| row.len()).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|cell| cell.chars().count() + PADDING)
-            .max()
-            .unwrap_or(0)
-            .max(WIDTH_MIN)
-    };
-    let widths: Vec<_> = (0..n_columns).map(width).collect();
+    let mut widths = vec![WIDTH_MIN; n_columns];
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&mut widths) {
+            *width = (*width).max(cell.chars().count() + PADDING);
+        }
+    }
     let mut text = String::new();
     for row in rows {
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
@@ -55,14 +52,16 @@ pub(super) fn size(bytes: u64, human_readable: bool) -> String {
 
 /// Returns a duration as Go prints it: `12m0s`, `5m59.922s`, `2h0m0s`.
 pub(super) fn duration(ms: i64) -> String {
-    let (sign, ms) = (if ms < 0 { "-" } else { "" }, ms.unsigned_abs());
+    let sign = if ms < 0 { "-" } else { "" };
+    let ms = ms.unsigned_abs();
     if ms == 0 {
         return "0s".to_owned();
     }
     if ms < 1000 {
         return format!("{sign}{ms}ms");
     }
-    let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
+    let hours = ms / 3_600_000;
+    let minutes = ms / 60_000 % 60;
     let seconds = Plain((ms % 60_000) as f64 / 1000.0);
     match (hours, minutes) {
         (0, 0) => format!("{sign}{seconds}s"),

@@ -16,7 +16,8 @@ use super::source::{open_varve, varve_damage};
 /// If the directory does not exist, is open elsewhere, or cannot be read or written.
 pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
     let db = open_varve(&args.path, Arc::new(RealFs))?;
-    let (before, damage) = (db.stats(), varve_damage(&db, &args.path)?);
+    let before = db.stats();
+    let damage = varve_damage(&db, &args.path)?;
     db.compact_fully().context("compact")?;
     let after = db.stats();
     println!(

@@ -15,7 +15,8 @@ use varve_query::histogram::print_stored;
 use varve_system::printing::stdout;
 
 use super::args::DumpArgs;
-use super::source::{Selection, for_each, parse_matchers};
+use super::source::{Selection, visit};
+use crate::selector::parse_matchers;
 
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<DamageReport> {
     };
     let mut out = BufWriter::new(stdout());
     let sandbox = args.sandbox.sandbox_dir_root.as_deref();
-    let damage = for_each(&args.path, sandbox, &selection, &mut |labels, columns| {
+    let damage = visit(&args.path, sandbox, &selection, &mut |labels, columns| {
         write(&mut out, format, labels, columns)
     })?;
     if format == Format::OpenMetrics {

@@ -76,9 +76,7 @@ impl LabelStats {
     pub(super) fn lists(&self, length_ms: u64, limit: usize) -> Vec<TopList> {
         // Converts partial presence to a number of series that are present all or none of the time.
         let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
-        let sum = |values: &HashMap<String, PairStats>, cost: fn(&PairStats) -> u64| {
-            values.values().map(cost).sum::<u64>()
-        };
+
         let list = |key, title, entries| TopList::new(key, title, entries, limit);
         vec![
             list(
@@ -105,7 +103,7 @@ impl LabelStats {
             list(
                 "valueLengthByLabelName",
                 "Label names with highest cumulative label value length",
-                self.by_name(|values| values.keys().map(|value| value.len() as u64).sum()),
+                self.by_name(total_length),
             ),
             list(
                 "valuesByLabelName",
@@ -131,8 +129,8 @@ impl LabelStats {
                 "indexBytesByLabelName",
                 "Label names with most bytes of index (strings and postings)",
                 self.by_name(|values| {
-                    values.keys().map(|value| value.len() as u64).sum::<u64>()
-                        + POSTING_SIZE * sum(values, |pair| pair.n_series)
+                    let n_postings: u64 = values.values().map(|pair| pair.n_series).sum();
+                    total_length(values) + POSTING_SIZE * n_postings
                 }),
             ),
         ]
@@ -161,6 +159,11 @@ impl LabelStats {
             .map(|(name, pair)| (cost(pair), name.clone()))
             .collect()
     }
+}
+
+/// Returns the total length of the values of a label.
+fn total_length(values: &HashMap<String, PairStats>) -> u64 {
+    values.keys().map(|value| value.len() as u64).sum()
 }
 
 impl TopList {

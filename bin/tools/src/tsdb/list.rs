@@ -9,15 +9,16 @@ use varve_fs::damage::DamageReport;
 use varve_prometheus::block::BlockMeta;
 use varve_tsdb::stats::BlockSummary;
 
-use super::super::directory::{Owner, owner};
 use super::args::ListArgs;
 use super::columns;
 use super::source::open_blocks;
+use crate::data_dir::{Owner, owner};
 use crate::output::table;
 
 /// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened.
 pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
-    let (mut rows, mut damage) = (Vec::new(), DamageReport::default());
+    let mut rows = Vec::new();
+    let mut damage = DamageReport::default();
     match owner(&args.path)? {
         Owner::Prometheus => {
             for (dir, block) in open_blocks(&args.path, &mut damage)? {
@@ -28,7 +29,7 @@ pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
             damage = BlockSummary::check(&args.path, false)?.1;
             for block in BlockSummary::list(&args.path)? {
                 // As in Prometheus, the end is exclusive.
-                let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
+                let max_ms = block.range.end_ms.saturating_add(1);
                 let counts = [
                     block.n_samples.to_string(),
                     "-".to_owned(),
@@ -36,7 +37,7 @@ pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
                 ];
                 rows.push(cells(
                     &block.number.to_string(),
-                    min_ms,
+                    block.range.start_ms,
                     max_ms,
                     counts,
                     block.size_bytes,
@@ -76,18 +77,19 @@ fn print(rows: &[Vec<String>]) -> String {
 
 /// Returns the rows as objects. Whole numbers are numbers.
 fn json(rows: &[Vec<String>]) -> Vec<serde_json::Map<String, Value>> {
-    let value = |cell: &String| {
-        cell.parse::<i64>()
-            .map_or_else(|_| Value::from(cell.as_str()), Value::from)
-    };
-    let object = |row: &Vec<String>| {
-        COLUMNS
-            .iter()
-            .map(|(_, key)| (*key).to_owned())
-            .zip(row.iter().map(value))
-            .collect()
-    };
-    rows.iter().map(object).collect()
+    let mut objects = Vec::new();
+    for row in rows {
+        let mut object = serde_json::Map::new();
+        for ((_, key), cell) in COLUMNS.iter().zip(row) {
+            let value = match cell.parse::<i64>() {
+                Ok(number) => Value::from(number),
+                Err(_) => Value::from(cell.as_str()),
+            };
+            object.insert((*key).to_owned(), value);
+        }
+        objects.push(object);
+    }
+    objects
 }
 
 /// Returns the row of a Prometheus block.

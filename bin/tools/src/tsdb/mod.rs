@@ -27,18 +27,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use varve_fs::damage::DamageReport;
 use varve_system::printing::{exit_code, failure};
 
 pub use args::TsdbCommand;
-pub(crate) use source::{matches, parse_matchers};
 
-use args::{BackfillArgs, CreateBlocksCommand};
+use crate::report::damage_lines;
+use crate::verdict;
+use args::{BackfillArgs, CreateBlocksCommand, ImportArgs};
 use dump::Format;
 use export::export;
-use import::{ImportArgs, import};
-use varve_fs::damage::DamageReport;
-
-use crate::wal::{self, damage_lines};
+use import::import;
 
 /// Runs `varve tsdb ...`.
 pub fn run(command: &TsdbCommand) -> ExitCode {
@@ -50,8 +49,8 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
             end(backfill::backfill(args).map(|()| DamageReport::default()))
         }
-        TsdbCommand::Import(args) => wal::exit_code(import(args)),
-        TsdbCommand::Export(args) => wal::exit_code(export(args)),
+        TsdbCommand::Import(args) => verdict::exit_code(import(args)),
+        TsdbCommand::Export(args) => verdict::exit_code(export(args)),
         TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
         TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
         TsdbCommand::Churn(args) => end(churn::churn(args)),
@@ -65,18 +64,17 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
 /// # Errors
 /// If the file is invalid, and for I/O errors.
 pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
-    let (input, source, path) = (input.to_owned(), scratch.to_owned(), path.to_owned());
     backfill::backfill(&BackfillArgs {
-        input,
-        output: source.clone(),
+        input: input.to_owned(),
+        output: scratch.to_owned(),
         human_readable: false,
         quiet: true,
         labels: Vec::new(),
         max_block_duration: Duration::from_secs(2 * 3600),
     })?;
     import::stage(&ImportArgs {
-        source,
-        path,
+        source: scratch.to_owned(),
+        path: path.to_owned(),
         block_labels: Vec::new(),
     })
     .map(drop)

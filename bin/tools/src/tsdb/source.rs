@@ -5,20 +5,21 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use varve_fs::damage::DamageReport;
 use varve_fs::{Fs, ReadOnlyFs, RealFs};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;
-use varve_promql::parse_selector;
 use varve_system::machine;
 use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Db, Error, Options, ReadContext};
 
-use super::super::directory::{Owner, owner};
+use crate::data_dir::{Owner, owner};
 use crate::scratch_dir::ScratchDir;
-use crate::wal::{default_options, varve_wal_damage};
+use crate::selector::matches;
+use crate::wal::prometheus::recover::default_options;
+use crate::wal::varve::inspect::wal_damage;
 
 /// A data directory of Varve, opened without changing it.
 pub(super) struct OfflineDb {
@@ -68,7 +69,7 @@ impl OfflineDb {
 pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
     let (_, mut damage) = BlockSummary::check(path, false)?;
     if db.stats().replayed.is_damaged() {
-        damage.append(varve_wal_damage(path)?);
+        damage.append(wal_damage(path)?);
     }
     Ok(damage)
 }
@@ -88,27 +89,6 @@ pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
 }
 
-/// Parses a selector.
-///
-/// # Errors
-/// The parser's error.
-pub(crate) fn parse_matchers(selector: &str) -> Result<Vec<Matcher>> {
-    parse_selector(selector).map_err(|error| anyhow!("{selector:?}: {error}"))
-}
-
-/// Returns `true` if a label set matches all matchers.
-pub(crate) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
-    let value = |name: &str| {
-        labels
-            .iter()
-            .find(|(other, _)| *other == name)
-            .map_or("", |(_, value)| value)
-    };
-    matchers
-        .iter()
-        .all(|matcher| matcher.matches(value(matcher.name())))
-}
-
 /// Opens the blocks of a Prometheus directory, in ascending order of time.
 ///
 /// # Errors
@@ -117,13 +97,12 @@ pub(super) fn open_blocks(
     path: &Path,
     damage: &mut DamageReport,
 ) -> Result<Vec<(PathBuf, BlockReader)>> {
-    let dirs = BlockReader::list(&RealFs, path).context("list the blocks")?;
-    let open = |dir: PathBuf| {
+    let mut blocks = Vec::new();
+    for dir in BlockReader::list(&RealFs, path).context("list the blocks")? {
         let block = BlockReader::open(&RealFs, &dir, damage)
             .with_context(|| format!("open the block {dir:?}"))?;
-        Ok((dir, block))
-    };
-    let mut blocks = dirs.into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        blocks.push((dir, block));
+    }
     blocks.sort_by_key(|(_, block)| block.meta().min_ms);
     Ok(blocks)
 }
@@ -142,7 +121,7 @@ pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<
 ///
 /// # Errors
 /// If the directory cannot be read, or the error of `each`.
-pub(super) fn for_each(
+pub(super) fn visit(
     path: &Path,
     sandbox: Option<&Path>,
     selection: &Selection,
@@ -215,27 +194,5 @@ impl Selection {
                 .selectors
                 .iter()
                 .any(|matchers| matches(matchers, labels))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_label_equals_the_empty_string() {
-        let labels = [("__name__", "up"), ("job", "a")];
-        for (selector, expect) in [
-            ("up", true),
-            ("{job!='a'}", false),
-            ("up{x=''}", true),
-            ("up{x!=''}", false),
-        ] {
-            assert_eq!(
-                matches(&parse_matchers(selector).unwrap(), &labels),
-                expect,
-                "{selector}"
-            );
-        }
     }
 }

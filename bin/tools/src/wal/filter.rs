@@ -7,7 +7,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Matcher, TimeRange};
 
 use super::args::DumpArgs;
-use crate::tsdb::{matches, parse_matchers};
+use crate::selector::{matches, parse_optional};
 
 /// Suffixes of the series of a metric family.
 const FAMILY_SUFFIXES: [&str; 5] = ["_bucket", "_sum", "_count", "_total", "_created"];
@@ -41,12 +41,7 @@ impl Filter {
                 records.join(", ")
             );
         }
-        let matchers = args
-            .selector
-            .as_deref()
-            .map(parse_matchers)
-            .transpose()?
-            .unwrap_or_default();
+        let matchers = parse_optional(args.selector.as_deref())?;
         Ok(Self {
             record: args.record_type.clone(),
             series: args.series,
@@ -72,7 +67,7 @@ impl Filter {
         labels: impl Iterator<Item = (&'a str, &'a str)>,
     ) {
         let labels: Vec<_> = labels.collect();
-        if !self.labels(&labels) {
+        if !self.includes_labels(&labels) {
             return;
         }
         self.matching.insert(series);
@@ -86,33 +81,33 @@ impl Filter {
     }
 
     /// Returns `true` if records of a type are included.
-    pub(super) fn record(&self, name: &str) -> bool {
+    pub(super) fn includes_record(&self, name: &str) -> bool {
         self.record.as_ref().is_none_or(|wanted| wanted == name)
     }
 
     /// Returns `true` if a series is included.
-    pub(super) fn series(&self, series: u64) -> bool {
+    pub(super) fn includes_series(&self, series: u64) -> bool {
         self.series.is_none_or(|wanted| wanted == series)
             && (!self.needs_labels() || self.matching.contains(&series))
     }
 
     /// Returns `true` if a series with these labels and an unknown ref is included.
-    pub(super) fn labels(&self, labels: &[(&str, &str)]) -> bool {
+    pub(super) fn includes_labels(&self, labels: &[(&str, &str)]) -> bool {
         matches(&self.matchers, labels)
     }
 
     /// Returns `true` if metadata of a metric family is included.
-    pub(super) fn family(&self, family: &str) -> bool {
+    pub(super) fn includes_family(&self, family: &str) -> bool {
         self.series.is_none() && (!self.needs_labels() || self.families.contains(family))
     }
 
     /// Returns `true` if a timestamp is included.
-    pub(super) fn time(&self, timestamp_ms: i64) -> bool {
+    pub(super) fn includes_time(&self, timestamp_ms: i64) -> bool {
         (self.range.start_ms..=self.range.end_ms).contains(&timestamp_ms)
     }
 
     /// Returns `true` if a time range, ends included, overlaps the included one.
-    pub(super) fn times(&self, min_ms: i64, max_ms: i64) -> bool {
+    pub(super) fn includes_times(&self, min_ms: i64, max_ms: i64) -> bool {
         min_ms <= self.range.end_ms && self.range.start_ms <= max_ms
     }
 

@@ -39,38 +39,59 @@ pub(super) fn exemplar(exemplar: &Exemplar) -> Value {
     json!({"timestamp_ms": exemplar.timestamp_ms, "value": value, "labels": labels(exemplar.labels.iter())})
 }
 
-/// Prints a record on one line of JSON, or as text with a line per item, unless the filter excludes
-/// all of it.
-pub(super) fn print(
-    out: &mut impl Write,
-    filter: &Filter,
-    format: Output,
-    (path, offset, name): (&Path, u64, &str),
-    fields: &[(&str, Value)],
-    items: impl FnOnce() -> Vec<Value>,
-) {
-    if !filter.record(name) {
-        return;
-    }
-    let items = items();
-    if items.is_empty() && !filter.shows_empty() {
-        return;
-    }
-    let text = match format {
-        Output::Json => {
-            let mut json = json!({"path": path, "offset": offset, "type": name, "items": items});
-            fields
-                .iter()
-                .for_each(|(field, value)| json[*field] = value.clone());
-            json.to_string()
+/// A record without its items.
+pub(super) struct PrintedRecord<'a> {
+    pub(super) path: &'a Path,
+    pub(super) offset: u64,
+    /// Its type.
+    pub(super) name: &'a str,
+    /// Further fields in JSON.
+    pub(super) fields: &'a [(&'a str, Value)],
+}
+
+impl PrintedRecord<'_> {
+    /// Prints the record on one line of JSON, or as text with a line per item, unless the filter
+    /// excludes all of it.
+    pub(super) fn print(
+        &self,
+        out: &mut impl Write,
+        filter: &Filter,
+        format: Output,
+        items: impl FnOnce() -> Vec<Value>,
+    ) {
+        let Self {
+            path,
+            offset,
+            name,
+            fields,
+        } = self;
+        if !filter.includes_record(name) {
+            return;
         }
-        Output::Table => {
-            let head = format!("{}:{offset} {name} ({} items)", path.display(), items.len());
-            items
-                .iter()
-                .fold(head, |text, item| format!("{text}\n  {item}"))
+        let items = items();
+        if items.is_empty() && !filter.shows_empty() {
+            return;
         }
-    };
-    // A failed write to standard output ends the process.
-    let _ = writeln!(out, "{text}");
+
+        let text = match format {
+            Output::Json => {
+                let mut json =
+                    json!({"path": path, "offset": offset, "type": name, "items": items});
+                for (field, value) in *fields {
+                    json[*field] = value.clone();
+                }
+                json.to_string()
+            }
+            Output::Table => {
+                let mut text =
+                    format!("{}:{offset} {name} ({} items)", path.display(), items.len());
+                for item in &items {
+                    text.push_str(&format!("\n  {item}"));
+                }
+                text
+            }
+        };
+        // A failed write to standard output ends the process.
+        let _ = writeln!(out, "{text}");
+    }
 }

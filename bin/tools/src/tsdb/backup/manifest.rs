@@ -1,11 +1,11 @@
-//! The manifests of backups.
+//! A directory or bucket of backups, and their manifests.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use varve_objstore::ObjectStore;
+use varve_objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace};
 
 /// Maximum size of a manifest: 300 bytes for each of a million files.
 const SIZE_MAX: u64 = 300_000_000;
@@ -46,12 +46,13 @@ pub(super) struct Manifests(Vec<String>);
 
 impl Manifests {
     pub(super) fn list(store: &mut ObjectStore) -> Result<Self> {
-        let name = |key: &str| Some(key.strip_prefix(DIR)?.strip_suffix(SUFFIX)?.to_owned());
-        let mut names: Vec<_> = store
-            .list(DIR)?
-            .iter()
-            .filter_map(|object| name(&object.key))
-            .collect();
+        let mut names = Vec::new();
+        for object in store.list(DIR)? {
+            let name = object.key.strip_prefix(DIR);
+            if let Some(name) = name.and_then(|name| name.strip_suffix(SUFFIX)) {
+                names.push(name.to_owned());
+            }
+        }
         names.sort_unstable();
         Ok(Self(names))
     }
@@ -149,11 +150,13 @@ impl Manifest {
             manifest.version
         );
         // A path must not lead out of the directory that is restored.
-        let is_plain = |path: &str| path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        ensure!(
-            manifest.files.iter().all(|file| is_plain(&file.path)),
-            "backup {name} has an invalid path"
-        );
+        for file in &manifest.files {
+            let mut parts = file.path.split('/');
+            ensure!(
+                parts.all(|part| !matches!(part, "" | "." | "..")),
+                "backup {name} has an invalid path"
+            );
+        }
         Ok(manifest)
     }
 
@@ -173,7 +176,7 @@ impl Manifest {
         let found = self
             .files
             .binary_search_by(|file| file.path.as_str().cmp(path));
-        found.ok().map(|at| &self.files[at])
+        found.ok().map(|idx| &self.files[idx])
     }
 
     /// Returns the sum of the sizes of all files.
@@ -188,6 +191,15 @@ impl Manifest {
     pub(super) fn verify(&self, store: &mut ObjectStore) -> Result<()> {
         self.files.iter().try_for_each(|file| file.verify(store))
     }
+}
+
+/// Opens the directory or bucket of backups.
+pub(super) fn open(destination: &str) -> Result<ObjectStore> {
+    ObjectStore::new(
+        &BucketConfig::from_argument(destination)?,
+        Pace::unlimited(),
+        ObjstoreMetrics::unregistered(),
+    )
 }
 
 /// Returns the key of a manifest.

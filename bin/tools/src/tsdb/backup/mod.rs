@@ -19,49 +19,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Args;
 use jiff::Timestamp;
-use varve_client::{Client, Url};
+use varve_client::Client;
 use varve_fs::{Fs as _, Lock, RealFs};
-use varve_objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
+use varve_objstore::{ObjectStore, file_checksum};
 use varve_system::machine::files::is_locked;
 
-use crate::server_args::{AccessArgs, DEFAULT};
-use manifest::{Manifest, Manifests, StoredFile, content_key};
-pub(super) use restore::{RestoreArgs, restore};
+pub(super) use restore::restore;
+
+use super::args::BackupArgs;
+use manifest::{Manifest, Manifests, StoredFile, content_key, open};
 
 /// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.
 const MARK: &str = "backup-in-progress";
 /// Maximum number of files of a backup.
 const FILES_MAX: usize = 1_000_000;
-
-/// Arguments of `varve tsdb backup`.
-#[derive(Debug, Clone, Args)]
-pub struct BackupArgs {
-    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
-    /// configuration, or s3://BUCKET/PREFIX
-    #[arg(value_name = "BACKUPS")]
-    destination: String,
-
-    /// Server on this machine, with --web.enable-admin-api
-    #[arg(long, alias = "server", value_name = "URL", default_value = DEFAULT, value_parser = Url::parse)]
-    url: Url,
-
-    /// Data directory of the server [default: its --storage.tsdb.path]
-    #[arg(long, value_name = "DIR")]
-    path: Option<PathBuf>,
-
-    /// Read all files of the backup back, compare their checksums, and store damaged ones again
-    #[arg(long)]
-    verify: bool,
-
-    /// Keep only this number of backups, and remove files that no backup needs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    keep: Option<u32>,
-
-    #[command(flatten)]
-    access: AccessArgs,
-}
 
 /// A snapshot with a lock on its mark. Removes it on drop.
 struct Snapshot {
@@ -88,15 +60,6 @@ impl Drop for Snapshot {
     }
 }
 
-/// Opens the directory or bucket of backups.
-fn open(destination: &str) -> Result<ObjectStore> {
-    ObjectStore::new(
-        &BucketConfig::from_argument(destination)?,
-        Pace::unlimited(),
-        ObjstoreMetrics::unregistered(),
-    )
-}
-
 /// Backs up a running server.
 ///
 /// # Errors
@@ -120,9 +83,12 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
         .into_iter()
         .map(|object| (object.key, object.size))
         .collect();
-    let (mut n_stored, mut bytes, mut n_healed) = (0, 0, 0);
+    let mut n_stored = 0;
+    let mut bytes = 0;
+    let mut n_healed = 0;
     for file in &files {
-        let (key, path) = (content_key(&file.sha256), snapshot.dir.join(&file.path));
+        let key = content_key(&file.sha256);
+        let path = snapshot.dir.join(&file.path);
         let is_new = stored.insert((key.clone(), file.size));
         if !is_new {
             if !args.verify || file.is_stored(&mut store)? {
@@ -211,7 +177,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
 /// Lists the files of a snapshot with their checksums. A file that has not changed since the
 /// previous backup is not read.
 fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
-    let (mut files, mut dirs) = (Vec::new(), vec![snapshot.to_owned()]);
+    let mut files = Vec::new();
+    let mut dirs = vec![snapshot.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
             let path = entry.with_context(|| format!("list {dir:?}"))?.path();

@@ -6,42 +6,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
-use jiff::Timestamp;
 use varve_fs::{Fs as _, RealFs};
 use varve_system::machine::files::remove_dir;
 
-use super::manifest::{Manifest, Manifests};
-use super::open;
-
-/// Arguments of `varve tsdb restore`.
-#[derive(Debug, Clone, Args)]
-pub struct RestoreArgs {
-    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
-    /// configuration, or s3://BUCKET/PREFIX
-    #[arg(value_name = "BACKUPS")]
-    source: String,
-
-    /// New data directory. It must be empty or not exist
-    #[arg(value_name = "DIR", required_unless_present_any = ["list", "verify"])]
-    path: Option<PathBuf>,
-
-    /// Newest backup that is not newer than this time (RFC 3339) [default: the newest]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    at: Option<Timestamp>,
-
-    /// Name of the backup, as --list prints it
-    #[arg(long, value_name = "NAME", conflicts_with = "at")]
-    backup: Option<String>,
-
-    /// List the backups
-    #[arg(long, conflicts_with = "path")]
-    list: bool,
-
-    /// Only read all files of the backup and compare their checksums
-    #[arg(long, conflicts_with = "path")]
-    verify: bool,
-}
+use super::manifest::{Manifest, Manifests, open};
+use crate::tsdb::args::RestoreArgs;
 
 /// Restores, lists or verifies a backup.
 ///
@@ -71,14 +40,17 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
         None => format!("{} has no backup", args.source),
     })?;
     let manifest = Manifest::read(&mut store, name)?;
-    let Some(dir) = args.path.as_deref().filter(|_| !args.verify) else {
-        manifest.verify(&mut store)?;
-        println!(
-            "backup {name} is complete: {} files, {} bytes",
-            manifest.files.len(),
-            manifest.size()
-        );
-        return Ok(());
+    let dir = match &args.path {
+        Some(dir) if !args.verify => dir,
+        _ => {
+            manifest.verify(&mut store)?;
+            println!(
+                "backup {name} is complete: {} files, {} bytes",
+                manifest.files.len(),
+                manifest.size()
+            );
+            return Ok(());
+        }
     };
     check_empty(dir)?;
     // A server must not find half of a backup.
@@ -88,10 +60,9 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     ));
     remove_dir(&unfinished)?;
     fs::create_dir_all(&unfinished).with_context(|| format!("create {unfinished:?}"))?;
-    manifest
-        .files
-        .iter()
-        .try_for_each(|file| file.restore(&mut store, &unfinished))?;
+    for file in &manifest.files {
+        file.restore(&mut store, &unfinished)?;
+    }
     let dirs = manifest
         .files
         .iter()
@@ -125,9 +96,4 @@ fn check_empty(dir: &Path) -> Result<()> {
         Err(error) => return Err(error).with_context(|| format!("list {dir:?}")),
     }
     Ok(())
-}
-
-fn parse_time(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
 }

@@ -9,9 +9,9 @@ use varve_objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, Objst
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX};
 use varve_system::machine::files::remove_dir;
 
-use super::build_block;
+use super::block::build_block;
 use super::staging::Staging;
-use crate::wal::{Progress, Unit};
+use crate::progress::{Progress, Unit};
 
 /// The file with the description of a block.
 const META: &str = "meta.json";
@@ -31,7 +31,8 @@ pub(super) fn build(
     let mut store = ObjectStore::new(bucket, Pace::unlimited(), ObjstoreMetrics::unregistered())?;
     let dir = staging.bucket_dir();
     let blocks = store.list_blocks()?;
-    let (n_blocks, mut n_skipped) = (blocks.len() as u64, 0);
+    let n_blocks = blocks.len() as u64;
+    let mut n_skipped = 0;
     let progress = Progress::start("importing blocks", Unit::Blocks);
     for (done, (ulid, files)) in (0..).zip(&blocks) {
         progress.show(done, n_blocks, "");
@@ -49,8 +50,12 @@ pub(super) fn build(
         };
         download(META, files[META])?;
         build_block(fs, &dir, &block_dir, staging, damage, &mut || {
-            let mut data = files.iter().filter(|(path, _)| is_data(path));
-            data.try_for_each(|(path, size)| download(path, *size))
+            for (path, size) in files {
+                if is_data(path) {
+                    download(path, *size)?;
+                }
+            }
+            Ok(())
         })?;
     }
     progress.finish();
@@ -79,8 +84,10 @@ fn read_meta(store: &mut ObjectStore, name: &str, files: &BlockFiles) -> Result<
 /// Returns `true` for the index and chunk files of a block. Other keys might lead out of its
 /// directory.
 fn is_data(path: &str) -> bool {
-    let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    path == "index" || path.strip_prefix("chunks/").is_some_and(is_number)
+    match path.strip_prefix("chunks/") {
+        Some(name) => !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()),
+        None => path == "index",
+    }
 }
 
 fn is_wanted(block: &BlockMeta, labels: &[(String, String)]) -> bool {

@@ -1,53 +1,33 @@
 //! `varve tsdb import`: imports a Prometheus data directory, or the blocks of a bucket.
 
+mod block;
 mod bucket;
 mod staging;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Args;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::damage::DamageReport;
 use varve_fs::{Fs, RealFs};
 use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exemplars_and_metadata};
-use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::RecoverOptions;
 use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
-use staging::{Built, Staging};
-
-use crate::label::parse_label;
-use crate::wal::{
-    self, Progress, Unit, Verdict, damage_lines, default_options, recover_with_progress,
-};
+use super::args::ImportArgs;
+use crate::progress::{Progress, Unit};
+use crate::report::damage_lines;
+use crate::verdict::Verdict;
+use crate::wal::prometheus::recover::{default_options, recover_with_progress};
+use block::build_block;
+use staging::Staging;
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
-
-/// Arguments of `varve tsdb import`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    after_help = "Exit codes: 0 no damage, 1 damage was found and the rest imported, 2 the command failed."
-)]
-pub struct ImportArgs {
-    /// Prometheus' data directory; read-only, may be in use. Or a bucket with blocks of Thanos or
-    /// Mimir: a file in the format of Thanos' objstore configuration, or s3://BUCKET/PREFIX
-    #[arg(value_name = "PROM_DIR|BUCKET")]
-    pub(crate) source: PathBuf,
-
-    /// Varve's data directory; if a server has it open, the server imports the blocks on request
-    #[arg(value_name = "DIR", default_value = "data/")]
-    pub(crate) path: PathBuf,
-
-    /// Only blocks of the bucket with this external label; may be repeated
-    #[arg(long = "block-label", value_name = "NAME=VALUE", value_parser = parse_label)]
-    pub(crate) block_labels: Vec<(String, String)>,
-}
 
 impl ImportArgs {
     /// Returns the bucket that is the source, if it is not a data directory.
@@ -94,7 +74,7 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
         "built {} blocks with {} samples",
         built.n_blocks, built.n_samples
     );
-    Ok(wal::verdict(&damage))
+    Ok(Verdict::from_damage(&damage))
 }
 
 fn build(
@@ -125,7 +105,8 @@ fn build(
         .iter()
         .map(|source| BlockReader::size(&**fs, source))
         .collect();
-    let (mut done, total) = (0, sizes.iter().sum());
+    let total = sizes.iter().sum();
+    let mut done = 0;
     let progress = Progress::start("building blocks", Unit::Bytes);
     for (source, size) in sources.iter().zip(sizes) {
         progress.show(done, total, "");
@@ -133,66 +114,6 @@ fn build(
         done += size;
     }
     progress.finish();
-    Ok(())
-}
-
-/// Builds blocks of the store from one block of Prometheus. Calls `fetch` before it reads more than
-/// the description.
-fn build_block(
-    fs: &Arc<dyn Fs>,
-    data_dir: &Path,
-    source: &Path,
-    staging: &mut Staging,
-    damage: &mut DamageReport,
-    fetch: &mut dyn FnMut() -> Result<()>,
-) -> Result<()> {
-    // A directory without a description is not a block. `import_block` reports it.
-    if source.join("meta.json").is_file() && staging.has_finished(source)? {
-        return Ok(());
-    }
-    fetch()?;
-    let n_damaged = damage.n_damaged();
-    // Of two samples with the same timestamp, the one in the block with the lower number wins,
-    // which is the older Prometheus block.
-    match import_block(
-        fs,
-        source,
-        &staging.blocks_dir(),
-        staging.built().n_blocks + 1,
-        damage,
-    ) {
-        Ok(Imported {
-            n_blocks,
-            n_samples,
-        }) => {
-            let built = Built {
-                n_blocks,
-                n_samples,
-            };
-            match damage.n_damaged() == n_damaged {
-                true => staging.finish(source, built)?,
-                false => staging.add(built),
-            }
-        }
-        // A block that cannot be opened costs only itself.
-        Err(Error::Corrupt {
-            path,
-            offset,
-            reason,
-        }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
-        Err(error @ Error::Version { .. }) => {
-            damage.push(source, 0, DamageKind::Unsupported, error.to_string())
-        }
-        // The target may lie inside of the data directory. Its errors are no damage of the block.
-        Err(Error::Io {
-            op,
-            path,
-            source: error,
-        }) if path.starts_with(source) && source.parent() == Some(data_dir) => {
-            damage.push(&path, 0, DamageKind::Corrupt, format!("{op}: {error}"));
-        }
-        Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
-    }
     Ok(())
 }
 
@@ -245,13 +166,14 @@ fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<
             .map(|(family, metadata)| (family.as_str(), metadata.clone())),
     )
     .context("store metadata")?;
-    let (mut batch, mut n_rejected) = (WriteBatch::default(), 0);
-    for (at, exemplars) in (0_u32..).zip(found.exemplars.chunks(EXEMPLARS_PER_APPEND)) {
+    let mut batch = WriteBatch::default();
+    let mut n_rejected = 0;
+    for (chunk_idx, exemplars) in (0_u32..).zip(found.exemplars.chunks(EXEMPLARS_PER_APPEND)) {
         for (labels, exemplar) in exemplars {
             batch.push_exemplar(
                 db.series(labels).context("store exemplars")?,
                 exemplar.clone(),
-                at,
+                chunk_idx,
             );
         }
         db.append(&mut batch).context("store exemplars")?;
@@ -268,33 +190,4 @@ fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<
         );
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Such an error used to count as damage of the block, and the rest was imported.
-    #[test]
-    fn an_import_fails_for_errors_of_a_target_inside_the_source() {
-        let source = tempfile::tempdir().unwrap();
-        let block = source.path().join("01ARZ3NDEKTSV4RRFFQ69G5FAV");
-        std::fs::create_dir(&block).unwrap();
-        std::fs::write(block.join("meta.json"), "{}").unwrap();
-        let mut staging = Staging::open(&source.path().join("data")).unwrap();
-        let (fs, mut damage): (Arc<dyn Fs>, _) = (Arc::new(RealFs), DamageReport::default());
-        let blocks_dir = staging.blocks_dir();
-        let mut break_target =
-            || Ok(std::fs::remove_dir(&blocks_dir).and_then(|()| std::fs::write(&blocks_dir, ""))?);
-        let built = build_block(
-            &fs,
-            source.path(),
-            &block,
-            &mut staging,
-            &mut damage,
-            &mut break_target,
-        );
-        assert!(format!("{:#}", built.unwrap_err()).contains("import.tmp"));
-        assert_eq!(damage.n_damaged(), 0);
-    }
 }

@@ -6,37 +6,30 @@ use varve_fs::RealFs;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 
 use crate::output::table;
-use crate::wal::Verdict;
+use crate::progress::{Progress, Unit};
+use crate::report::{block_table, blocks_json, damage_json, damage_lines, loss, time};
+use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
-use crate::wal::progress::{Progress, Unit};
-use crate::wal::report::{
-    block_table, blocks_json, damage_json, damage_lines, loss, time, verdict,
-};
 
 /// Runs `inspect`, or `verify` for everything.
 pub(in crate::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
-    let read = |show: &mut dyn FnMut(u64, u64)| inspect(&RealFs, &args.dir, depth, show);
-    let inspection = Progress::start("reading the directory", Unit::Bytes).during(read);
+    let inspection = Progress::start("reading the directory", Unit::Bytes)
+        .during(|show| inspect(&RealFs, &args.dir, depth, show));
     let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;
-    let totals = || {
-        if depth == Depth::Everything {
-            totals(&inspection)
-        } else {
-            String::new()
-        }
-    };
     args.output
-        .print(|| text(&inspection) + &totals(), || json(&inspection));
+        .print(|| text(&inspection, depth), || json(&inspection));
     Ok(verdict_on(&inspection))
 }
 
-fn text(inspection: &Inspection) -> String {
+fn text(inspection: &Inspection, depth: Depth) -> String {
     let header = [
         "segment", "bytes", "records", "series", "samples", "from", "to",
     ];
     let mut text = table(&header, inspection.segments.iter().map(segment_row));
-    let (chunks, samples) = (inspection.n_head_chunks, inspection.n_head_samples);
-    text.push_str(&format!("\nhead chunks: {chunks} of {samples} samples\n\n"));
+    text.push_str(&format!(
+        "\nhead chunks: {} of {} samples\n\n",
+        inspection.n_head_chunks, inspection.n_head_samples
+    ));
     text.push_str(&block_table(&inspection.blocks));
     text.push_str(&damage_lines(&inspection.damage));
     if inspection.n_unknown_samples > 0 {
@@ -44,6 +37,9 @@ fn text(inspection: &Inspection) -> String {
             "samples of unknown series: {}\n",
             inspection.n_unknown_samples
         ));
+    }
+    if depth == Depth::Everything {
+        text.push_str(&totals(inspection));
     }
     text
 }
@@ -79,7 +75,7 @@ fn totals(inspection: &Inspection) -> String {
 /// Samples of unknown series are damage, too: their definitions are lost.
 fn verdict_on(inspection: &Inspection) -> Verdict {
     if inspection.n_unknown_samples == 0 {
-        verdict(&inspection.damage)
+        Verdict::from_damage(&inspection.damage)
     } else {
         Verdict::Damaged
     }
@@ -102,36 +98,39 @@ fn segment_row(segment: &SegmentSummary) -> Vec<String> {
 }
 
 fn json(inspection: &Inspection) -> Value {
-    let segment = |segment: &SegmentSummary| {
-        let records = segment
-            .records
-            .iter()
-            .map(|(kind, n)| (kind.name().to_owned(), json!(n)));
-        let [none, snappy, zstd] = segment.compressions;
-        json!({
-            "path": segment.path,
-            "bytes": segment.size,
-            "records": records.collect::<serde_json::Map<_, _>>(),
-            "compressions": {"none": none, "snappy": snappy, "zstd": zstd},
-            "series": segment.n_series,
-            "samples": segment.n_samples,
-            "minTime": segment.times_ms.map(|(min_ms, _)| min_ms),
-            "maxTime": segment.times_ms.map(|(_, max_ms)| max_ms),
-        })
-    };
-    let unknown = |(series, n): (&u64, &u64)| json!({"series": series, "samples": n});
+    let segments = inspection.segments.iter().map(segment_json);
+    let unknown_series = inspection.unknown_series.iter();
+    let unknown_series = unknown_series.map(|(series, n)| json!({"series": series, "samples": n}));
     json!({
         "owner": "prometheus",
         "checkpoint": inspection.checkpoint,
-        "segments": inspection.segments.iter().map(segment).collect::<Vec<_>>(),
+        "segments": segments.collect::<Vec<_>>(),
         "headChunks": inspection.n_head_chunks,
         "headSamples": inspection.n_head_samples,
         "blocks": blocks_json(&inspection.blocks),
         "samples": inspection.n_samples,
         "unknownSamples": inspection.n_unknown_samples,
-        "unknownSeries": inspection.unknown_series.iter().map(unknown).collect::<Vec<_>>(),
+        "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "lostSamples": inspection.n_lost_samples,
         "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": inspection.damage.n_damaged(),
+    })
+}
+
+fn segment_json(segment: &SegmentSummary) -> Value {
+    let mut records = serde_json::Map::new();
+    for (kind, n) in segment.records.iter() {
+        records.insert(kind.name().to_owned(), json!(n));
+    }
+    let [none, snappy, zstd] = segment.compressions;
+    json!({
+        "path": segment.path,
+        "bytes": segment.size,
+        "records": records,
+        "compressions": {"none": none, "snappy": snappy, "zstd": zstd},
+        "series": segment.n_series,
+        "samples": segment.n_samples,
+        "minTime": segment.times_ms.map(|(min_ms, _)| min_ms),
+        "maxTime": segment.times_ms.map(|(_, max_ms)| max_ms),
     })
 }

@@ -14,12 +14,12 @@ use varve_prometheus::recover::{
 use varve_system::machine;
 
 use crate::output::table;
-use crate::wal::Verdict;
-use crate::wal::args::RecoverArgs;
-use crate::wal::progress::{Progress as ProgressBar, Unit};
-use crate::wal::report::{
-    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table, verdict,
+use crate::progress::{Progress as ProgressBar, Unit};
+use crate::report::{
+    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table,
 };
+use crate::verdict::Verdict;
+use crate::wal::args::RecoverArgs;
 
 /// Recovers blocks and prints the report.
 pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
@@ -74,7 +74,7 @@ pub(crate) fn default_options(memory_divisor: u64) -> RecoverOptions {
 /// Samples of unknown series are damage, too: their definitions are lost.
 pub(super) fn replay_verdict(report: &Report) -> Verdict {
     if report.n_unknown_samples == 0 {
-        verdict(&report.damage)
+        Verdict::from_damage(&report.damage)
     } else {
         Verdict::Damaged
     }
@@ -87,10 +87,8 @@ pub(crate) fn recover_with_progress(
     to_blocks: &Path,
     options: &RecoverOptions,
 ) -> Result<Report, varve_tsdb::Error> {
-    let (reading, writing) = (
-        ProgressBar::start("reading WAL", Unit::Bytes),
-        OnceLock::new(),
-    );
+    let reading = ProgressBar::start("reading WAL", Unit::Bytes);
+    let writing = OnceLock::new();
     let show = |progress: Progress| {
         let bar = match progress.phase {
             Phase::Read => &reading,
@@ -180,9 +178,10 @@ fn text(report: &Report, elapsed_s: f64) -> String {
     );
     text.push_str(&damage_lines(&report.damage));
     if report.n_unknown_samples > 0 {
-        let (n, n_series) = (report.n_unknown_samples, report.unknown_series.len());
         text.push_str(&format!(
-            "\n{n} samples of {n_series} unknown series are in {UNKNOWN_SAMPLES}\n"
+            "\n{} samples of {} unknown series are in {UNKNOWN_SAMPLES}\n",
+            report.n_unknown_samples,
+            report.unknown_series.len()
         ));
     }
     text

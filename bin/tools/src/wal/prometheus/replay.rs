@@ -6,14 +6,14 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use varve_fs::{Fs, RealFs};
-use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
+use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, replay_only};
 use varve_system::machine;
 
-use crate::wal::Verdict;
+use crate::progress::{Progress, Unit};
+use crate::report::{damage_lines, field_json, field_table};
+use crate::verdict::Verdict;
 use crate::wal::args::ReplayArgs;
-use crate::wal::progress::{Progress, Unit};
 use crate::wal::prometheus::recover::{replay_fields, replay_verdict};
-use crate::wal::report::{damage_lines, field_json, field_table};
 
 /// Replays, and prints how long it took.
 pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
@@ -28,15 +28,19 @@ pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         ..RecoverOptions::default()
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let (started, progress) = (Instant::now(), Progress::start("replaying", Unit::Bytes));
-    let show = |it: Done| progress.show(it.done, it.total, &format!("{} samples", it.n_samples));
-    let report = replay_only(&fs, &args.dir, &options, &show)
-        .with_context(|| format!("replay {:?}", args.dir))?;
+    let started = Instant::now();
+    let progress = Progress::start("replaying", Unit::Bytes);
+    let report = replay_only(&fs, &args.dir, &options, &|replayed| {
+        let samples = format!("{} samples", replayed.n_samples);
+        progress.show(replayed.done, replayed.total, &samples);
+    });
+    let report = report.with_context(|| format!("replay {:?}", args.dir))?;
     progress.finish();
     let mut fields = replay_fields(&report, started.elapsed().as_secs_f64());
     fields.push(("concurrency", "threads", json!(n_threads)));
-    let text = || field_table(&fields) + &damage_lines(&report.damage);
-    args.output
-        .print(text, || field_json("prometheus", &fields, &report.damage));
+    args.output.print(
+        || field_table(&fields) + &damage_lines(&report.damage),
+        || field_json("prometheus", &fields, &report.damage),
+    );
     Ok(replay_verdict(&report))
 }

@@ -10,10 +10,10 @@ use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role, Segmen
 use varve_tsdb::stats::BlockSummary;
 
 use crate::output::table;
-use crate::wal::Verdict;
+use crate::progress::{Progress, Unit};
+use crate::report::{damage_json, damage_lines, loss, time};
+use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
-use crate::wal::progress::{Progress, Unit};
-use crate::wal::report::{damage_json, damage_lines, loss, time};
 
 /// Maximum number of unknown series in a table.
 const UNKNOWN_SERIES_LISTED: usize = 20;
@@ -21,15 +21,10 @@ const UNKNOWN_SERIES_LISTED: usize = 20;
 /// Prints the content of the WAL.
 pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
-    let text = || {
-        format!(
-            "{}\n{}{}",
-            files(&found),
-            parts(&found.parts),
-            damage(&found)
-        )
-    };
-    args.output.print(text, || json(&found));
+    args.output.print(
+        || files(&found) + "\n" + &parts(&found.parts) + &damage(&found),
+        || json(&found),
+    );
     Ok(verdict(&found))
 }
 
@@ -54,16 +49,13 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
 
 /// Returns totals of the WAL, and an estimate of what a replay would lose.
 fn totals(found: &Inspection, wal: Verdict) -> String {
-    let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
-    let n_frames: u64 = found
-        .files
-        .iter()
-        .flat_map(|file| file.records.values())
-        .sum();
-    let n_samples: u64 = found.files.iter().map(|file| file.n_samples).sum();
+    let sums = Sums::new(&found.files);
     let text = format!(
-        "{} files, {n_bytes} bytes, {n_frames} sound frames, {n_samples} samples: ",
-        found.files.len()
+        "{} files, {} bytes, {} sound frames, {} samples: ",
+        found.files.len(),
+        sums.size,
+        sums.n_frames,
+        sums.n_samples
     );
     if wal == Verdict::Sound {
         return text + "sound\n";
@@ -76,18 +68,40 @@ fn totals(found: &Inspection, wal: Verdict) -> String {
 
 /// Returns an estimate of what a replay loses, and its causes.
 fn lost(found: &Inspection) -> String {
-    let sum = |of: fn(&FileSummary) -> u64| found.files.iter().map(of).sum::<u64>();
+    let sums = Sums::new(&found.files);
     let n_unknown_samples = found.n_unknown_samples;
     let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
+    let n_known_samples = sums.n_samples.saturating_sub(n_unknown_samples);
     format!(
         "{}: {} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
-        loss(
-            n_lost,
-            sum(|file| file.n_samples).saturating_sub(n_unknown_samples)
-        ),
-        sum(|file| file.integrity.damaged_bytes),
-        sum(|file| file.integrity.n_missing_frames),
+        loss(n_lost, n_known_samples),
+        sums.damaged_bytes,
+        sums.n_missing_frames,
     )
+}
+
+/// Sums over files.
+#[derive(Default)]
+struct Sums {
+    size: u64,
+    damaged_bytes: u64,
+    n_frames: u64,
+    n_missing_frames: u64,
+    n_samples: u64,
+}
+
+impl Sums {
+    fn new<'a>(files: impl IntoIterator<Item = &'a FileSummary>) -> Self {
+        let mut sums = Self::default();
+        for file in files {
+            sums.size += file.integrity.size;
+            sums.damaged_bytes += file.integrity.damaged_bytes;
+            sums.n_frames += file.records.values().sum::<u64>();
+            sums.n_missing_frames += file.integrity.n_missing_frames;
+            sums.n_samples += file.n_samples;
+        }
+        sums
+    }
 }
 
 /// Returns the damage of a WAL that a replay found to be damaged, after an estimate of what is
@@ -112,33 +126,22 @@ pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
 /// Estimates the number of samples in damaged bytes and missing frames of the segments that contain
 /// samples.
 fn n_in_damaged_bytes(found: &Inspection) -> u64 {
-    let files = || {
+    let sums = Sums::new(
         found
             .files
             .iter()
-            .filter(|file| file.file.kind == SegmentKind::Samples)
-    };
-    let sum = |of: fn(&FileSummary) -> u64| files().map(of).sum::<u64>() as f64;
-    let n_samples = sum(|file| file.n_samples);
-    let (size, n_damaged) = (
-        sum(|file| file.integrity.size),
-        sum(|file| file.integrity.damaged_bytes),
+            .filter(|file| file.file.kind == SegmentKind::Samples),
     );
-    let (n_frames, n_missing) = (
-        sum(|file| file.records.values().sum()),
-        sum(|file| file.integrity.n_missing_frames),
-    );
-    let (in_bytes, in_frames) = (
-        n_damaged / (size - n_damaged).max(1.0),
-        n_missing / n_frames.max(1.0),
-    );
+    let damaged_bytes = sums.damaged_bytes as f64;
+    let in_bytes = damaged_bytes / (sums.size as f64 - damaged_bytes).max(1.0);
+    let in_frames = sums.n_missing_frames as f64 / (sums.n_frames as f64).max(1.0);
     // A missing frame may be in the damaged bytes.
-    (n_samples * in_bytes.max(in_frames)).ceil() as u64
+    (sums.n_samples as f64 * in_bytes.max(in_frames)).ceil() as u64
 }
 
 fn read(args: &InspectArgs) -> Result<Inspection> {
-    let read = |show: &mut dyn FnMut(u64, u64)| inspect::inspect(&RealFs, &args.dir, show);
-    let found = Progress::start("reading WAL", Unit::Bytes).during(read);
+    let found = Progress::start("reading WAL", Unit::Bytes)
+        .during(|show| inspect::inspect(&RealFs, &args.dir, show));
     found.with_context(|| format!("read {:?}", args.dir))
 }
 
@@ -217,38 +220,38 @@ fn part_rows(parts: &PartSizes) -> Vec<(&'static str, u64, u64)> {
 }
 
 fn parts(parts: &PartSizes) -> String {
-    let rows = part_rows(parts);
-    let total: u64 = rows.iter().map(|(_, bits, _)| bits).sum();
-    let row = |&(name, bits, n_samples): &(&str, u64, u64)| {
+    let parts = part_rows(parts);
+    let total: u64 = parts.iter().map(|(_, bits, _)| bits).sum();
+    let mut rows = Vec::new();
+    for (name, bits, n_samples) in parts {
+        if bits == 0 {
+            continue;
+        }
         let share = format!("{:.1}", bits as f64 * 100.0 / total.max(1) as f64);
         let per_sample = if n_samples == 0 {
             String::new()
         } else {
             format!("{:.3}", bits as f64 / 8.0 / n_samples as f64)
         };
-        vec![
+        rows.push([
             name.to_owned(),
             bits.div_ceil(8).to_string(),
             share,
             per_sample,
-        ]
-    };
-    table(
-        &["part of the WAL", "bytes", "%", "bytes per sample"],
-        rows.iter().filter(|row| row.1 > 0).map(row),
-    )
+        ]);
+    }
+    let header = ["part of the WAL", "bytes", "%", "bytes per sample"];
+    table(&header, rows)
 }
 
 /// Lists damage after an empty line. Returns an empty string if there is no damage.
 fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_unknown_samples > 0 {
-        let unknown_series = found
-            .unknown_series
-            .iter()
-            .take(UNKNOWN_SERIES_LISTED)
-            .map(|(series, n)| format!("{series} ({n})"));
-        let listed: Vec<_> = unknown_series.collect();
+        let mut listed = Vec::new();
+        for (series, n) in found.unknown_series.iter().take(UNKNOWN_SERIES_LISTED) {
+            listed.push(format!("{series} ({n})"));
+        }
         let more = if found.unknown_series.len() > listed.len() {
             ", ..., see --output json"
         } else {
@@ -270,37 +273,18 @@ fn damage(found: &Inspection) -> String {
 }
 
 fn json(found: &Inspection) -> Value {
-    let file = |summary: &FileSummary| {
-        let end = &summary.integrity;
-        json!({
-            "path": summary.file.path,
-            "kind": summary.file.kind.name(),
-            "state": match summary.file.role { Role::Live => "active", Role::Superseded => "replaced", Role::Damaged => "unused" },
-            "deleted": end.is_removed,
-            "version": end.version,
-            "bytes": end.size,
-            "records": summary.records,
-            "series": summary.n_series,
-            "samples": summary.n_samples,
-            "exemplars": summary.n_exemplars,
-            "minTime": summary.times.map(|times| times.start_ms),
-            "maxTime": summary.times.map(|times| times.end_ms),
-            "damagedBytes": end.damaged_bytes,
-            "tornBytes": end.torn_bytes,
-            "missingFrames": end.n_missing_frames,
-        })
-    };
-    let parts = part_rows(&found.parts)
-        .into_iter()
-        .map(|(name, bits, _)| (name.to_owned(), json!(bits.div_ceil(8))));
+    let mut parts = serde_json::Map::new();
+    for (name, bits, _) in part_rows(&found.parts) {
+        parts.insert(name.to_owned(), json!(bits.div_ceil(8)));
+    }
     let unknown_series = found
         .unknown_series
         .iter()
         .map(|(series, n)| json!({"series": series, "samples": n}));
     json!({
         "owner": "varve",
-        "files": found.files.iter().map(file).collect::<Vec<_>>(),
-        "partBytes": parts.collect::<serde_json::Map<_, _>>(),
+        "files": found.files.iter().map(file_json).collect::<Vec<_>>(),
+        "partBytes": parts,
         "partSamples": found.parts.n_samples,
         "series": found.n_series,
         "unknownSamples": found.n_unknown_samples,
@@ -308,5 +292,31 @@ fn json(found: &Inspection) -> Value {
         "deletedFiles": found.n_removed_files,
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": found.damage.n_damaged(),
+    })
+}
+
+fn file_json(summary: &FileSummary) -> Value {
+    let integrity = &summary.integrity;
+    let state = match summary.file.role {
+        Role::Live => "active",
+        Role::Superseded => "replaced",
+        Role::Damaged => "unused",
+    };
+    json!({
+        "path": summary.file.path,
+        "kind": summary.file.kind.name(),
+        "state": state,
+        "deleted": integrity.is_removed,
+        "version": integrity.version,
+        "bytes": integrity.size,
+        "records": summary.records,
+        "series": summary.n_series,
+        "samples": summary.n_samples,
+        "exemplars": summary.n_exemplars,
+        "minTime": summary.times.map(|times| times.start_ms),
+        "maxTime": summary.times.map(|times| times.end_ms),
+        "damagedBytes": integrity.damaged_bytes,
+        "tornBytes": integrity.torn_bytes,
+        "missingFrames": integrity.n_missing_frames,
     })
 }

@@ -12,10 +12,10 @@ use varve_system::machine;
 use varve_tsdb::stats::ReplayState;
 use varve_tsdb::{Db, Options, WalSync};
 
-use crate::wal::Verdict;
+use crate::progress::{Progress, Unit};
+use crate::report::{cost_fields, field_json, field_table};
+use crate::verdict::Verdict;
 use crate::wal::args::ReplayArgs;
-use crate::wal::progress::{Progress, Unit};
-use crate::wal::report::{cost_fields, field_json, field_table};
 
 /// Interval of progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,7 +42,8 @@ pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         fs: Arc::new(ReadOnlyFs(Arc::new(RealFs))),
         ..defaults
     };
-    let (started, progress) = (Instant::now(), Progress::start("replaying", Unit::Bytes));
+    let started = Instant::now();
+    let progress = Progress::start("replaying", Unit::Bytes);
     let db = Db::open(&args.dir, options)
         .with_context(|| format!("open data directory {:?}", args.dir))?;
     let defined_s = started.elapsed().as_secs_f64();
@@ -56,7 +57,8 @@ pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         sleep(PROGRESS_INTERVAL);
     };
     progress.finish();
-    let (elapsed_s, stats) = (started.elapsed().as_secs_f64(), db.stats().replayed);
+    let elapsed_s = started.elapsed().as_secs_f64();
+    let stats = db.stats().replayed;
     let rate = stats.n_samples as f64 / elapsed_s.max(0.001);
     let mut fields = vec![
         ("files", "files", json!(status.n_files_total)),

@@ -6,20 +6,10 @@ use varve_fs::damage::{Damage, DamageKind, DamageReport};
 use varve_prometheus::block::BlockMeta;
 use varve_system::machine::process;
 
-use super::Verdict;
 use crate::output::table;
 
 /// Maximum number of damage entries in a table. JSON has all that are listed.
 const DAMAGE_LISTED: usize = 50;
-
-/// Returns the verdict on a directory.
-pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
-    if damage.n_damaged() == 0 {
-        Verdict::Sound
-    } else {
-        Verdict::Damaged
-    }
-}
 
 /// Lists damage, one line each, after an empty line. Returns an empty string if there is no damage.
 pub(crate) fn damage_lines(damage: &DamageReport) -> String {
@@ -51,7 +41,7 @@ pub(crate) fn damage_lines(damage: &DamageReport) -> String {
 }
 
 /// Returns the last line of a repair.
-pub(super) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
+pub(crate) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
     match (is_sound, is_written) {
         (true, _) => "nothing to repair\n",
         (false, false) => "nothing was written: add --write\n",
@@ -60,13 +50,13 @@ pub(super) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
 }
 
 /// Returns an estimated loss, given the number of readable samples.
-pub(super) fn loss(n_lost: u64, n_samples: u64) -> String {
+pub(crate) fn loss(n_lost: u64, n_samples: u64) -> String {
     let percent = 100.0 * n_lost as f64 / (n_samples + n_lost).max(1) as f64;
     format!("about {n_lost} samples ({percent:.2} %)")
 }
 
 /// Returns an entry of a damage report as JSON.
-pub(super) fn damage_json(damage: &Damage) -> Value {
+pub(crate) fn damage_json(damage: &Damage) -> Value {
     json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
 }
 
@@ -78,42 +68,39 @@ pub(crate) fn time(timestamp_ms: i64) -> String {
 
 /// Prints a table of Prometheus' blocks.
 pub(crate) fn block_table(blocks: &[BlockMeta]) -> String {
-    let row = |block: &BlockMeta| {
-        let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
-        vec![
+    let rows = blocks.iter().map(|block| {
+        [
             block.ulid.to_string(),
-            from,
-            to,
-            stats.n_series.to_string(),
-            stats.n_samples.to_string(),
+            time(block.min_ms),
+            time(block.max_ms),
+            block.stats.n_series.to_string(),
+            block.stats.n_samples.to_string(),
         ]
-    };
-    table(
-        &["block", "from", "to", "series", "samples"],
-        blocks.iter().map(row),
-    )
+    });
+    table(&["block", "from", "to", "series", "samples"], rows)
 }
 
 /// Returns Prometheus' blocks as JSON.
 pub(crate) fn blocks_json(blocks: &[BlockMeta]) -> Value {
-    let json = |block: &BlockMeta| {
-        json!({
+    let mut listed = Vec::new();
+    for block in blocks {
+        listed.push(json!({
             "ulid": block.ulid.to_string(),
             "minTime": block.min_ms,
             "maxTime": block.max_ms,
             "series": block.stats.n_series,
             "samples": block.stats.n_samples,
             "chunks": block.stats.n_chunks,
-        })
-    };
-    json!(blocks.iter().map(json).collect::<Vec<_>>())
+        }));
+    }
+    Value::Array(listed)
 }
 
 /// A field of a report: its name in JSON, its label in a table, and its value.
-pub(super) type Field = (&'static str, &'static str, Value);
+pub(crate) type Field = (&'static str, &'static str, Value);
 
 /// Returns the CPU time and peak memory of this process, as far as the system reports them.
-pub(super) fn cost_fields() -> Vec<Field> {
+pub(crate) fn cost_fields() -> Vec<Field> {
     let usage = process::usage(std::process::id()).ok();
     vec![
         (
@@ -130,27 +117,23 @@ pub(super) fn cost_fields() -> Vec<Field> {
 }
 
 /// Prints fields as a table, without those that are `null`.
-pub(super) fn field_table(fields: &[Field]) -> String {
-    let text = |value: &Value| {
-        value
-            .as_f64()
-            .filter(|_| value.is_f64())
-            .map(|value| format!("{value:.3}"))
-    };
-    let fields = fields.iter().filter(|(.., value)| !value.is_null());
-    table(
-        &[],
-        fields.map(|(_, label, value)| {
-            vec![
-                (*label).to_owned(),
-                text(value).unwrap_or(value.to_string()),
-            ]
-        }),
-    )
+pub(crate) fn field_table(fields: &[Field]) -> String {
+    let mut rows = Vec::new();
+    for (_, label, value) in fields {
+        if value.is_null() {
+            continue;
+        }
+        let text = match value.as_f64() {
+            Some(number) if value.is_f64() => format!("{number:.3}"),
+            _ => value.to_string(),
+        };
+        rows.push([(*label).to_owned(), text]);
+    }
+    table(&[], rows)
 }
 
 /// Returns fields and damage as JSON.
-pub(super) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -> Value {
+pub(crate) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -> Value {
     let fields = fields
         .iter()
         .map(|(name, _, value)| ((*name).to_owned(), value.clone()));

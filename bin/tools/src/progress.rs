@@ -52,9 +52,10 @@ impl Progress {
     /// Starts a display for work that prints to standard output, without a bar if that is the same
     /// terminal.
     pub(crate) fn with_output(what: &'static str, unit: Unit) -> Self {
-        match stdout().is_terminal() {
-            true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
-            false => Self::start(what, unit),
+        if stdout().is_terminal() {
+            Self::drawn_on(ProgressDrawTarget::hidden(), what, unit)
+        } else {
+            Self::start(what, unit)
         }
     }
 
@@ -73,7 +74,7 @@ impl Progress {
     }
 
     /// Runs `work` with a function that updates the display, and removes the bar.
-    pub(super) fn during<T>(self, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+    pub(crate) fn during<T>(self, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
         let result = work(&mut |done, total| self.show(done, total, ""));
         self.finish();
         result
@@ -127,9 +128,10 @@ fn line(unit: Unit, done: u64, total: u64, elapsed: Duration, more: &str) -> Str
         (done as f64 / total as f64).min(1.0)
     };
     let rate = unit.amount((done as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
-    let left = match part > 0.01 {
-        true => format!(", {:.0}s left", elapsed.as_secs_f64() * (1.0 - part) / part),
-        false => String::new(),
+    let left = if part > 0.01 {
+        format!(", {:.0}s left", elapsed.as_secs_f64() * (1.0 - part) / part)
+    } else {
+        String::new()
     };
     format!(
         "{:.0}% of {}, {rate}/s{left} {more}",

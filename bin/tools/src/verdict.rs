@@ -1,0 +1,38 @@
+//! The result of a tool that reads a data directory: whether it found damage.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use varve_fs::damage::DamageReport;
+use varve_system::printing::error_chain;
+
+/// The result of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Sound,
+    Damaged,
+}
+
+impl Verdict {
+    /// Returns the verdict on a directory.
+    pub(crate) fn from_damage(damage: &DamageReport) -> Self {
+        if damage.n_damaged() == 0 {
+            Self::Sound
+        } else {
+            Self::Damaged
+        }
+    }
+}
+
+/// Prints the error of a tool and returns its exit code: 0 sound, 1 damage was found, 2 the tool
+/// failed.
+pub(crate) fn exit_code(result: Result<Verdict>) -> ExitCode {
+    match result {
+        Ok(Verdict::Sound) => ExitCode::SUCCESS,
+        Ok(Verdict::Damaged) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("varve: {}", error_chain(&error));
+            ExitCode::from(2)
+        }
+    }
+}
