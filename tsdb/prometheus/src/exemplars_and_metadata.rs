@@ -48,11 +48,9 @@ pub fn read_exemplars_and_metadata(
     dir: &Path,
     exemplars_max: usize,
 ) -> Result<ExemplarsAndMetadata> {
-    let (mut result, mut found, mut names) = (
-        ExemplarsAndMetadata::default(),
-        VecDeque::new(),
-        Names::default(),
-    );
+    let mut result = ExemplarsAndMetadata::default();
+    let mut found = VecDeque::new();
+    let mut names = Names::default();
     for_each_record(
         fs,
         dir,
@@ -61,11 +59,15 @@ pub fn read_exemplars_and_metadata(
         |record| {
             match record.content() {
                 Some(RecordContent::Series(definitions)) => {
-                    definitions.iter().for_each(|it| names.learn(it))
+                    for it in &definitions {
+                        names.learn(it);
+                    }
                 }
-                Some(RecordContent::Metadata(metadata)) => metadata
-                    .iter()
-                    .for_each(|it| result.add_metadata(it, &names)),
+                Some(RecordContent::Metadata(metadata)) => {
+                    for it in &metadata {
+                        result.add_metadata(it, &names);
+                    }
+                }
                 Some(RecordContent::Exemplars(exemplars)) => {
                     result.n_exemplars_skipped += add_exemplars(&exemplars, &mut found);
                 }

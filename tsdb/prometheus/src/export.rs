@@ -37,12 +37,11 @@ pub struct ExportOptions {
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        let (matchers, external_labels) = (Vec::new(), Vec::new());
         Self {
-            matchers,
+            matchers: Vec::new(),
             range: TimeRange::ALL,
             start_timestamps: StartTimestamps::Drop,
-            external_labels,
+            external_labels: Vec::new(),
         }
     }
 }
@@ -71,7 +70,8 @@ pub fn export(
     };
     let start_ms = range.start_ms.max(options.range.start_ms);
     let end_ms = range.end_ms.min(options.range.end_ms);
-    let (first, last) = (start_ms.div_euclid(WINDOW_MS), end_ms.div_euclid(WINDOW_MS));
+    let first = start_ms.div_euclid(WINDOW_MS);
+    let last = end_ms.div_euclid(WINDOW_MS);
     if last.abs_diff(first) >= EXPORT_WINDOWS_MAX {
         let what = "blocks of two hours in the range to export";
         return Err(Error::Limit {

@@ -71,10 +71,9 @@ impl HeadChunkFiles {
         damage: &mut DamageReport,
     ) -> Result<(Self, Vec<HeadChunk>)> {
         let names = list_if_exists(fs, dir)?;
-        let (mut found, mut chunks) = (Self::default(), Vec::new());
-        let is_number =
-            |name: &&String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        let names: Vec<_> = names.iter().filter(is_number).collect();
+        let mut found = Self::default();
+        let mut chunks = Vec::new();
+        let names: Vec<_> = names.iter().filter(|name| is_number(name)).collect();
         for (i, name) in names.iter().enumerate() {
             let path = dir.join(name);
             let is_last = i + 1 == names.len();
@@ -132,6 +131,10 @@ impl HeadChunkFiles {
     }
 }
 
+fn is_number(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Finds the chunks in a file.
 fn scan(
     bytes: &[u8],
@@ -162,16 +165,16 @@ fn scan(
             "not the header of a head chunk file",
         ),
     }
-    let mut at = FILE_HEADER_SIZE;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
+    let mut offset = FILE_HEADER_SIZE;
+    while offset < bytes.len() {
+        let rest = &bytes[offset..];
         if let Some((chunk, size)) = take(rest) {
             chunks.push(HeadChunk {
                 file,
-                offset: chunk.offset + at as u32,
+                offset: chunk.offset + offset as u32,
                 ..chunk
             });
-            at += size;
+            offset += size;
             continue;
         }
         if rest.iter().all(|&byte| byte == 0) {
@@ -183,11 +186,11 @@ fn scan(
             Some(skip) => {
                 damage.push(
                     path,
-                    at as u64,
+                    offset as u64,
                     DamageKind::Corrupt,
                     format!("{skip} bytes are not a chunk"),
                 );
-                at += skip;
+                offset += skip;
             }
             None => {
                 let kind = if is_last {
@@ -197,7 +200,7 @@ fn scan(
                 };
                 damage.push(
                     path,
-                    at as u64,
+                    offset as u64,
                     kind,
                     format!("the last {} bytes are not a chunk", rest.len()),
                 );
@@ -225,27 +228,30 @@ fn looks_like_chunk(bytes: &[u8]) -> bool {
 fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let mut src = Cursor::new(bytes);
     let series = src.be_u64().filter(|&series| series > 0)?;
-    let (min_ms, max_ms) = (src.be_u64()?.cast_signed(), src.be_u64()?.cast_signed());
+    let min_ms = src.be_u64()?.cast_signed();
+    let max_ms = src.be_u64()?.cast_signed();
     let code = src.u8()?;
     let encoding = Encoding::from_code(code & !OUT_OF_ORDER)?;
-    let size = src.n_items().filter(|_| min_ms <= max_ms)?;
+    if min_ms > max_ms {
+        return None;
+    }
+    let size = src.n_items()?;
     let offset = bytes.len() - src.len();
     let data = src.bytes(size)?;
     let checksum = src.be_u32()?;
-    (crc32c::crc32c(&bytes[..offset + size]) == checksum).then_some(())?;
-    let n_samples = n_samples(encoding, data).ok()?;
-    let is_out_of_order = code & OUT_OF_ORDER != 0;
-    let (offset, size) = (u32::try_from(offset).ok()?, u32::try_from(size).ok()?);
+    if crc32c::crc32c(&bytes[..offset + size]) != checksum {
+        return None;
+    }
     let chunk = HeadChunk {
         series,
         min_ms,
         max_ms,
-        n_samples,
+        n_samples: n_samples(encoding, data).ok()?,
         encoding,
-        is_out_of_order,
+        is_out_of_order: code & OUT_OF_ORDER != 0,
         file: 0,
-        offset,
-        size,
+        offset: u32::try_from(offset).ok()?,
+        size: u32::try_from(size).ok()?,
     };
-    Some((chunk, offset as usize + size as usize + CRC_SIZE))
+    Some((chunk, offset + size + CRC_SIZE))
 }

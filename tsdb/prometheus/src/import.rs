@@ -56,7 +56,8 @@ pub fn import_block(
         let number = first_number + imported.n_blocks;
         let n_samples = import_window(
             fs,
-            (&block, block_dir),
+            &block,
+            block_dir,
             import_dir,
             number,
             range_of(window),
@@ -70,18 +71,17 @@ pub fn import_block(
 
 /// Returns the windows that the chunks of a block overlap.
 fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i64>> {
-    let (mut windows, mut cursor) = (BTreeSet::new(), block.cursor());
+    let mut windows = BTreeSet::new();
+    let mut cursor = block.cursor();
     while let Some(series) = cursor.next(damage) {
         for range in series.chunk_ranges() {
-            let (first, last) = (
-                range.start_ms.div_euclid(WINDOW_MS),
-                range.end_ms.div_euclid(WINDOW_MS),
-            );
-            let n_of_chunk = last.abs_diff(first) + 1;
-            if n_of_chunk <= WINDOWS_MAX as u64 {
+            let first = range.start_ms.div_euclid(WINDOW_MS);
+            let last = range.end_ms.div_euclid(WINDOW_MS);
+            let n_chunk_windows = last.abs_diff(first) + 1;
+            if n_chunk_windows <= WINDOWS_MAX as u64 {
                 windows.extend(first..=last);
             }
-            let used = n_of_chunk.max(windows.len() as u64);
+            let used = n_chunk_windows.max(windows.len() as u64);
             if used > WINDOWS_MAX as u64 {
                 let what = "blocks of two hours that the times of a block need";
                 return Err(Error::Limit {
@@ -97,15 +97,17 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
 
 fn import_window(
     fs: &Arc<dyn Fs>,
-    (block, block_dir): (&BlockReader, &Path),
+    block: &BlockReader,
+    block_dir: &Path,
     import_dir: &Path,
     number: u64,
     window: TimeRange,
     damage: &mut DamageReport,
 ) -> Result<u64> {
     // `windows` reported the damage of the index.
-    let (mut labels, mut reported, mut cursor) =
-        (BTreeSet::new(), DamageReport::default(), block.cursor());
+    let mut labels = BTreeSet::new();
+    let mut reported = DamageReport::default();
+    let mut cursor = block.cursor();
     while let Some(series) = cursor.next(&mut reported) {
         if series.overlaps(window) {
             labels.extend(series.labels().iter().copied());
@@ -115,7 +117,8 @@ fn import_window(
         return Ok(0);
     }
     let mut writer = ImportWriter::create(fs, import_dir, number, window.start_ms, labels)?;
-    let (mut columns, mut cursor) = (SampleColumns::default(), block.cursor());
+    let mut columns = SampleColumns::default();
+    let mut cursor = block.cursor();
     while let Some(series) = cursor.next(&mut reported) {
         if series.overlaps(window) {
             columns.clear();

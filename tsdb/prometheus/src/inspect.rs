@@ -178,14 +178,12 @@ fn records_of(
             );
             continue;
         };
-        let record_type = RecordType::of(&bytes);
-        let (offset, compression, size) = (raw.offset, raw.compression, raw.bytes.len() as u64);
         each(FoundRecord {
             path: &segment.path,
-            offset,
-            compression,
-            size,
-            record_type,
+            offset: raw.offset,
+            compression: raw.compression,
+            size: raw.bytes.len() as u64,
+            record_type: RecordType::of(&bytes),
             bytes: &bytes,
         })?;
     }
@@ -212,7 +210,8 @@ pub fn inspect(
         checkpoint,
     } = WalFiles::list_all(fs, dir, &mut inspection.damage)?;
     inspection.checkpoint = checkpoint;
-    let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
+    let head_dir = dir.join("chunks_head");
+    let blocks = BlockReader::list(fs, dir)?;
     let sizes = segments.iter().map(|segment| segment.size(fs));
     let total = sizes.sum::<u64>()
         + size_of_files(fs, &head_dir)
@@ -259,13 +258,13 @@ pub fn inspect(
 
 impl Inspection {
     fn segment(&mut self, fs: &dyn Fs, segment: &Segment) -> Result<()> {
-        let (path, size) = (segment.path.clone(), segment.size(fs));
         let mut summary = SegmentSummary {
-            path,
-            size,
+            path: segment.path.clone(),
+            size: segment.size(fs),
             ..SegmentSummary::default()
         };
-        let (mut unreadable, mut invalid) = (DamageReport::default(), DamageReport::default());
+        let mut unreadable = DamageReport::default();
+        let mut invalid = DamageReport::default();
         records_of(fs, segment, &mut unreadable, &mut |record| {
             self.record(&record, &mut summary, &mut invalid);
             Ok(())
@@ -296,7 +295,6 @@ impl Inspection {
         };
         summary.records.add(record_type);
         let is_wbl = record.path.parent().is_some_and(|dir| dir.ends_with("wbl"));
-        let mut add = |series, timestamp_ms| self.sample(series, timestamp_ms, is_wbl, summary);
         let (content, error) = RecordContent::decode(record_type, record.bytes);
         match content {
             RecordContent::Series(definitions) => {
@@ -304,12 +302,16 @@ impl Inspection {
                 self.defined
                     .extend(definitions.iter().map(|definition| definition.series));
             }
-            RecordContent::Samples(samples) => samples
-                .iter()
-                .for_each(|it| add(it.series, it.timestamp_ms)),
-            RecordContent::Histograms(samples) => samples
-                .iter()
-                .for_each(|it| add(it.series, it.timestamp_ms)),
+            RecordContent::Samples(samples) => {
+                for sample in &samples {
+                    self.sample(sample.series, sample.timestamp_ms, is_wbl, summary);
+                }
+            }
+            RecordContent::Histograms(samples) => {
+                for sample in &samples {
+                    self.sample(sample.series, sample.timestamp_ms, is_wbl, summary);
+                }
+            }
             RecordContent::MinValidTime(times) => {
                 self.covered_before_ms = times
                     .iter()
@@ -372,21 +374,27 @@ impl Inspection {
             let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
             *newest_ms = chunk.max_ms.max(*newest_ms);
         }
-        let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
-        for chunk in chunks.iter().filter(|_| depth == Depth::Everything) {
+        let mut bytes = Vec::new();
+        let mut columns = SampleColumns::default();
+        let verified = if depth == Depth::Everything {
+            &chunks[..]
+        } else {
+            &[]
+        };
+        for chunk in verified {
             columns.clear();
-            let read = files
-                .read(chunk, &mut bytes)
-                .map_err(|error| error.to_string());
-            let decode = |()| {
-                chunk::decode(chunk.encoding, &bytes, &mut columns)
-                    .map_err(|error| error.to_string())
+            let decoded = match files.read(chunk, &mut bytes) {
+                Ok(()) => chunk::decode(chunk.encoding, &bytes, &mut columns)
+                    .map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
             };
-            if let Err(reason) = read.and_then(decode) {
+            if let Err(reason) = decoded {
                 let path = files.path(chunk);
                 let n_lost = u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
                 self.n_lost_samples += n_lost;
-                self.n_samples -= if counts(chunk) { n_lost } else { 0 };
+                if counts(chunk) {
+                    self.n_samples -= n_lost;
+                }
                 self.damage
                     .push(path, u64::from(chunk.offset), DamageKind::Corrupt, reason);
             }

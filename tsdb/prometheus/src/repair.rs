@@ -54,13 +54,13 @@ pub fn repair(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Repair> {
     let lock_path = dir.join("lock");
-    let _lock = match write {
-        true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
+    let mut _lock = None;
+    if write {
+        _lock = Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked { path: lock_path },
             _ => Error::io("lock", &lock_path)(error),
-        })?),
-        false => None,
-    };
+        })?);
+    }
     let mut repair = Repair::default();
     let mut logs = Vec::new();
     for log in ["wal", "wbl"] {
@@ -162,25 +162,26 @@ fn rewrite(
     damage: &mut DamageReport,
 ) -> Result<u64> {
     let mut reader = SegmentReader::open(fs, segment)?;
-    let file = target
-        .map(|path| fs.create(path).map_err(Error::io("create", path)))
-        .transpose()?;
-    let (mut pages, mut n_records) = (PageWriter::default(), 0);
+    let mut target = match target {
+        Some(path) => Some((fs.create(path).map_err(Error::io("create", path))?, path)),
+        None => None,
+    };
+    let mut pages = PageWriter::default();
+    let mut n_records = 0;
     while let Some(record) = reader.next(damage) {
         if let Some(reason) = unreadable(&record) {
             damage.push(&segment.path, record.offset, DamageKind::Corrupt, reason);
             continue;
         }
         n_records += 1;
-        let (Some(file), Some(path)) = (&file, target) else {
-            continue;
-        };
-        pages.put(&record);
-        file.append(&pages.bytes)
-            .map_err(Error::io("write", path))?;
-        pages.bytes.clear();
+        if let Some((file, path)) = &mut target {
+            pages.put(&record);
+            file.append(&pages.bytes)
+                .map_err(Error::io("write", path))?;
+            pages.bytes.clear();
+        }
     }
-    if let (Some(file), Some(path)) = (&file, target) {
+    if let Some((file, path)) = &target {
         file.sync().map_err(Error::io("sync", path))?;
     }
     Ok(n_records)

@@ -56,7 +56,7 @@ pub(crate) fn series_record<'a>(
 /// Encodes floats without start timestamps.
 pub(crate) fn encoded(samples: impl IntoIterator<Item = (i64, f64)>) -> Vec<Chunk> {
     let mut encoder = Encoder::new(StartTimestamps::Drop);
-    samples.into_iter().for_each(|(timestamp_ms, value)| {
+    for (timestamp_ms, value) in samples {
         encoder.push(
             Sample {
                 timestamp_ms,
@@ -64,7 +64,7 @@ pub(crate) fn encoded(samples: impl IntoIterator<Item = (i64, f64)>) -> Vec<Chun
             },
             0,
         )
-    });
+    }
     encoder.finish()
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
     let mut samples = Samples::new();
     match BlockReader::open(&RealFs, dir, damage) {
         Ok(block) => {
-            let (mut cursor, mut columns) = (block.cursor(), SampleColumns::default());
+            let mut cursor = block.cursor();
+            let mut columns = SampleColumns::default();
             while let Some(series) = cursor.next(damage) {
                 columns.clear();
                 series.read(&mut columns, damage);

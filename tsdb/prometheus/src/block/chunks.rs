@@ -40,10 +40,9 @@ pub(super) struct ChunkWriter {
 impl ChunkWriter {
     pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
-        let (fs, dir) = (Arc::clone(fs), dir.to_owned());
         Ok(Self {
-            fs,
-            dir,
+            fs: Arc::clone(fs),
+            dir: dir.to_owned(),
             segment_size_max,
             open: None,
             finished: Vec::new(),
@@ -71,9 +70,9 @@ impl ChunkWriter {
             } else {
                 self.append(bytes)?
             };
-            starts
-                .zip(0..ends.len())
-                .for_each(|(start, i)| each(i, first + start as u64));
+            for (start, i) in starts.zip(0..ends.len()) {
+                each(i, first + start as u64);
+            }
             return Ok(());
         }
         for (i, (start, &end)) in starts.zip(ends).enumerate() {
@@ -94,10 +93,10 @@ impl ChunkWriter {
     /// Appends bytes to the open file, or to the next one if they do not fit.
     fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let size = bytes.len() as u64;
-        let is_full = |open: &BufferedFile| {
+        let full = self.open.take_if(|open| {
             open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max
-        };
-        if let Some(full) = self.open.take_if(|open| is_full(open)) {
+        });
+        if let Some(full) = full {
             self.finished.push(full.finish()?);
         }
         if self.open.is_none() {
@@ -122,8 +121,11 @@ impl ChunkWriter {
         self.fs
             .sync_dir(&self.dir)
             .map_err(Error::io("sync", &self.dir))?;
-        let name = |(i, (size, hash))| (format!("chunks/{:06}", i + 1), size, hash);
-        Ok(self.finished.into_iter().enumerate().map(name).collect())
+        let mut files = Vec::new();
+        for (i, (size, hash)) in self.finished.into_iter().enumerate() {
+            files.push((format!("chunks/{:06}", i + 1), size, hash));
+        }
+        Ok(files)
     }
 
     fn next(&self) -> Result<BufferedFile> {

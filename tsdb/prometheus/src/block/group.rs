@@ -75,7 +75,9 @@ impl SeriesGroup {
     where
         L: ExactSizeIterator<Item = (u32, u32)>,
     {
-        let (mut entries, mut entry, mut start) = (IndexEntries::default(), Vec::new(), 0);
+        let mut entries = IndexEntries::default();
+        let mut buffer = Vec::new();
+        let mut start = 0;
         for (i, &end) in self.series.iter().enumerate() {
             entries.bytes.resize(
                 entries.bytes.len().next_multiple_of(SERIES_ALIGN as usize),
@@ -87,7 +89,7 @@ impl SeriesGroup {
                 .push((entries.bytes.len() / SERIES_ALIGN as usize) as u32);
             put_entry(
                 &mut entries.bytes,
-                &mut entry,
+                &mut buffer,
                 labels(i),
                 &self.chunks[start..end],
             );

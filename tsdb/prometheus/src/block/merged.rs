@@ -28,14 +28,13 @@ impl<'a> MergedBlocks<'a> {
         blocks: impl IntoIterator<Item = &'a BlockReader>,
         damage: &mut DamageReport,
     ) -> Self {
-        let begin = |block: &'a BlockReader| {
+        let mut opened = Vec::new();
+        for block in blocks {
             let mut cursor = block.cursor();
             let first = cursor.next(damage);
-            (cursor, first)
-        };
-        Self {
-            blocks: blocks.into_iter().map(begin).collect(),
+            opened.push((cursor, first));
         }
+        Self { blocks: opened }
     }
 
     /// Returns the next series. Skips and reports damage.

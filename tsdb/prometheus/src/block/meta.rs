@@ -60,11 +60,11 @@ impl BlockStats {
     pub(super) fn add(&mut self, encoding: Encoding, n_samples: u32) {
         self.n_chunks += 1;
         self.n_samples += u64::from(n_samples);
-        *if encoding.is_float() {
-            &mut self.n_floats
+        if encoding.is_float() {
+            self.n_floats += u64::from(n_samples);
         } else {
-            &mut self.n_histograms
-        } += u64::from(n_samples);
+            self.n_histograms += u64::from(n_samples);
+        }
     }
 
     /// Adds statistics of other chunks and series.
@@ -99,14 +99,10 @@ impl BlockMeta {
     pub fn parse(json: &[u8]) -> Option<Self> {
         let json: Value = serde_json::from_slice(json).ok()?;
         let compaction = &json["compaction"];
-        let strings = |value: &Value| -> Vec<String> {
-            let strings = value.as_array().into_iter().flatten();
-            strings
-                .filter_map(|text| text.as_str().map(str::to_owned))
-                .collect()
-        };
         let stat = |name: &str| json["stats"][name].as_u64().unwrap_or(0);
-        (json["version"].as_u64() == Some(1)).then_some(())?;
+        if json["version"].as_u64() != Some(1) {
+            return None;
+        }
         Some(Self {
             ulid: Ulid::parse(json["ulid"].as_str()?)?,
             min_ms: json["minTime"].as_i64()?,
@@ -173,33 +169,32 @@ impl BlockMeta {
     }
 }
 
+fn strings(list: &Value) -> Vec<String> {
+    let texts = list.as_array().into_iter().flatten();
+    texts
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
+
 fn parse_thanos(json: &Value) -> Option<ThanosMeta> {
     let labels = json.get("labels")?.as_object()?;
     let labels = labels
         .iter()
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
         .collect();
-    let file = |file: &Value| {
-        Some((
-            file["rel_path"].as_str()?.to_owned(),
-            file["size_bytes"].as_u64().unwrap_or(0),
-        ))
-    };
-    let files = json["files"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(file)
-        .collect();
-    let size = |name: &str| json["index_stats"][name].as_u64().unwrap_or(0);
-    let (series_size_max, chunk_size_max) = (size("series_max_size"), size("chunk_max_size"));
-    let resolution_ms = json["downsample"]["resolution"].as_u64().unwrap_or(0);
+    let mut files = Vec::new();
+    for file in json["files"].as_array().into_iter().flatten() {
+        if let Some(path) = file["rel_path"].as_str() {
+            files.push((path.to_owned(), file["size_bytes"].as_u64().unwrap_or(0)));
+        }
+    }
+    let index_stats = &json["index_stats"];
     Some(ThanosMeta {
         labels,
         files,
-        series_size_max,
-        chunk_size_max,
-        resolution_ms,
+        series_size_max: index_stats["series_max_size"].as_u64().unwrap_or(0),
+        chunk_size_max: index_stats["chunk_max_size"].as_u64().unwrap_or(0),
+        resolution_ms: json["downsample"]["resolution"].as_u64().unwrap_or(0),
     })
 }
 
@@ -209,18 +204,14 @@ fn thanos_json(thanos: &ThanosMeta) -> Value {
         .iter()
         .map(|(name, value)| (name.clone(), json!(value)))
         .collect();
-    let size = |path: &str, size: &u64| {
-        if path == "meta.json" {
+    let mut files = Vec::new();
+    for (path, size) in &thanos.files {
+        files.push(if path == "meta.json" {
             json!({"rel_path": path})
         } else {
             json!({"rel_path": path, "size_bytes": size})
-        }
-    };
-    let files: Vec<_> = thanos
-        .files
-        .iter()
-        .map(|(path, bytes)| size(path, bytes))
-        .collect();
+        });
+    }
     let segments: Vec<_> = thanos
         .files
         .iter()

@@ -42,7 +42,8 @@ pub struct BlockSeries<'a> {
 #[derive(Debug)]
 pub struct BlockCursor<'a> {
     block: &'a BlockReader,
-    at: usize,
+    /// Offset of the next series in the index.
+    offset: usize,
     /// The labels of the last series.
     last: Option<Vec<(&'a str, &'a str)>>,
 }
@@ -75,11 +76,10 @@ impl BlockReader {
         let json = fs
             .read(&path, META_SIZE_MAX)
             .map_err(Error::io("read", &path))?;
-        let reason = || "not a description of a block".to_owned();
         BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
             path,
             offset: 0,
-            reason: reason(),
+            reason: "not a description of a block".to_owned(),
         })
     }
 
@@ -110,7 +110,7 @@ impl BlockReader {
     pub fn cursor(&self) -> BlockCursor<'_> {
         BlockCursor {
             block: self,
-            at: self.index.start(),
+            offset: self.index.start(),
             last: None,
         }
     }
@@ -118,7 +118,9 @@ impl BlockReader {
     /// Reads the whole block and reports damage. Returns the number of readable samples.
     pub fn verify(&self, damage: &mut DamageReport) -> u64 {
         self.index.check_postings(damage);
-        let (mut n_samples, mut columns, mut cursor) = (0, SampleColumns::default(), self.cursor());
+        let mut n_samples = 0;
+        let mut columns = SampleColumns::default();
+        let mut cursor = self.cursor();
         while let Some(series) = cursor.next(damage) {
             columns.clear();
             series.read_chunks(TimeRange::ALL, &mut columns, |chunk, reason| {
@@ -138,11 +140,11 @@ impl BlockReader {
 
     fn report(&self, chunk: &IndexedChunk, reason: String, damage: &mut DamageReport) {
         let (segment, offset) = locate(chunk);
-        let missing = || PathBuf::from(format!("chunks/{:06}", segment + 1));
-        let path = self
-            .segments
-            .get(segment)
-            .map_or_else(missing, |(path, _)| path.clone());
+        let path = match self.segments.get(segment) {
+            Some((path, _)) => path.clone(),
+            // The file is missing.
+            None => PathBuf::from(format!("chunks/{:06}", segment + 1)),
+        };
         damage.push(&path, offset, DamageKind::Corrupt, reason);
     }
 
@@ -204,7 +206,7 @@ impl<'a> BlockCursor<'a> {
         let series = self
             .block
             .index
-            .next(&mut self.at, &mut self.last, damage)?;
+            .next(&mut self.offset, &mut self.last, damage)?;
         Some(BlockSeries {
             block: self.block,
             series,
@@ -238,7 +240,8 @@ impl<'a> BlockSeries<'a> {
 
     /// Returns `true` if a chunk overlaps a range.
     pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
-        self.chunk_ranges().any(|of_chunk| of_chunk.overlaps(range))
+        self.chunk_ranges()
+            .any(|chunk_range| chunk_range.overlaps(range))
     }
 
     /// Reads the chunks, with their times according to the index. Skips and reports damaged ones.
@@ -293,9 +296,10 @@ impl<'a> BlockSeries<'a> {
         mut report: impl FnMut(&IndexedChunk, String),
     ) {
         let mut columns = SampleColumns::default();
-        let of_range =
-            |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
-        for chunk in self.series.chunks.iter().filter(of_range) {
+        for chunk in &self.series.chunks {
+            if chunk.max_ms < range.start_ms || range.end_ms < chunk.min_ms {
+                continue;
+            }
             columns.clear();
             let decoded = self.block.try_read_chunk(chunk).and_then(
                 |Chunk {

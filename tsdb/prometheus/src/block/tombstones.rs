@@ -86,19 +86,28 @@ fn parse(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> Tombstones {
         );
     }
     while !src.is_empty() {
-        let at = bytes.len() - 4 - src.len();
-        let (Some(series), Some(start_ms), Some(end_ms)) =
-            (src.uvarint(), src.varint(), src.varint())
-        else {
-            damage.push(path, at as u64, DamageKind::Corrupt, "truncated tombstone");
+        let offset = bytes.len() - 4 - src.len();
+        let Some((series, range)) = take(&mut src) else {
+            damage.push(
+                path,
+                offset as u64,
+                DamageKind::Corrupt,
+                "truncated tombstone",
+            );
             break;
         };
-        tombstones
-            .entry(series)
-            .or_default()
-            .push(TimeRange { start_ms, end_ms });
+        tombstones.entry(series).or_default().push(range);
     }
     tombstones
+}
+
+fn take(src: &mut Cursor<'_>) -> Option<(u64, TimeRange)> {
+    let series = src.uvarint()?;
+    let range = TimeRange {
+        start_ms: src.varint()?,
+        end_ms: src.varint()?,
+    };
+    Some((series, range))
 }
 
 #[cfg(test)]

@@ -77,10 +77,9 @@ impl<'a> BlockWriter<'a> {
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         let index = IndexWriter::create(&**fs, &dir.join("index"), symbols)?;
         let chunks = ChunkWriter::create(fs, &dir.join("chunks"), segment_size_max)?;
-        let (fs, out) = (Arc::clone(fs), out.to_owned());
         Ok(Self {
-            fs,
-            out,
+            fs: Arc::clone(fs),
+            out: out.to_owned(),
             dir,
             index,
             chunks,
@@ -102,7 +101,9 @@ impl<'a> BlockWriter<'a> {
             return Ok(());
         };
         let mut group = SeriesGroup::default();
-        chunks.iter().for_each(|chunk| group.push(chunk));
+        for chunk in chunks {
+            group.push(chunk);
+        }
         group.end_series();
         self.write_chunks(&mut group)?;
         self.index
@@ -167,8 +168,10 @@ impl<'a> BlockWriter<'a> {
         description: Description,
         finish_index: impl FnOnce(IndexWriter<'a>) -> Result<(u64, u128)>,
     ) -> Result<BlockMeta> {
-        let (index, chunks) = (self.index, self.chunks);
-        let (series_size_max, chunk_size_max) = (index.entry_size_max(), chunks.chunk_size_max());
+        let index = self.index;
+        let chunks = self.chunks;
+        let series_size_max = index.entry_size_max();
+        let chunk_size_max = chunks.chunk_size_max();
         // Chunks are synced while the rest of the index is written.
         let (chunk_files, finished_index) = std::thread::scope(|scope| {
             let chunks = scope.spawn(|| chunks.finish());

@@ -167,18 +167,18 @@ fn fits(value: i64, width: u32) -> bool {
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
     /// Offset in bits.
-    at: usize,
+    position: usize,
 }
 
 impl<'a> BitReader<'a> {
     /// Creates a reader at the start of `src`.
     pub(super) fn new(src: &'a [u8]) -> Self {
-        Self { src, at: 0 }
+        Self { src, position: 0 }
     }
 
     /// Returns the number of bits left.
     pub(super) fn n_left(&self) -> usize {
-        self.src.len() * 8 - self.at
+        self.src.len() * 8 - self.position
     }
 
     /// Reads `count` bits, at most 64.
@@ -192,7 +192,7 @@ impl<'a> BitReader<'a> {
             return Ok(high << (count - 32) | self.take(count - 32)?);
         }
         let bits = self.peek();
-        self.at += count as usize;
+        self.position += count as usize;
         // Two shifts, because a shift by 64 overflows.
         Ok(bits >> 1 >> (63 - count))
     }
@@ -200,9 +200,12 @@ impl<'a> BitReader<'a> {
     /// Reads one bit.
     #[inline]
     pub(super) fn take_bit(&mut self) -> Result<bool, ChunkError> {
-        let byte = *self.src.get(self.at / 8).ok_or(ChunkError::Truncated)?;
-        let is_set = byte & (0x80 >> (self.at % 8)) != 0;
-        self.at += 1;
+        let byte = *self
+            .src
+            .get(self.position / 8)
+            .ok_or(ChunkError::Truncated)?;
+        let is_set = byte & (0x80 >> (self.position % 8)) != 0;
+        self.position += 1;
         Ok(is_set)
     }
 
@@ -215,7 +218,7 @@ impl<'a> BitReader<'a> {
         if count as usize > self.n_left() {
             return Err(ChunkError::Truncated);
         }
-        self.at += count as usize;
+        self.position += count as usize;
         Ok(ones)
     }
 
@@ -276,7 +279,8 @@ impl<'a> BitReader<'a> {
     /// Returns the next bits, at least [`PEEK_MAX`], left-aligned, with zeros after the end.
     #[inline]
     fn peek(&self) -> u64 {
-        let (byte, shift) = (self.at / 8, self.at % 8);
+        let byte = self.position / 8;
+        let shift = self.position % 8;
         let rest = self.src.get(byte..).unwrap_or_default();
         // Fast path: eight bytes are left.
         let word = match rest.first_chunk::<8>() {

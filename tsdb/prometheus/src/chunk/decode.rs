@@ -60,7 +60,8 @@ fn for_each_float(
     mut each: impl FnMut(Sample) -> Result<(), ChunkError>,
 ) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
-    let (mut src, mut state) = (BitReader::new(&bytes[2..]), XorState::default());
+    let mut src = BitReader::new(&bytes[2..]);
+    let mut state = XorState::default();
     (0..n_samples).try_for_each(|idx| each(state.take(&mut src, idx)?))
 }
 
@@ -69,7 +70,8 @@ fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<()
     let (&[_, _, header], rest) = bytes
         .split_first_chunk::<HEADER_SIZE>()
         .ok_or(ChunkError::Truncated)?;
-    let (mut src, mut state) = (BitReader::new(rest), Xor2State::with_header(header));
+    let mut src = BitReader::new(rest);
+    let mut state = Xor2State::with_header(header);
     for _ in 0..n_samples {
         let (sample, start_ms) = state.take(&mut src)?;
         check_order(dst.timestamps_ms.last().copied(), sample.timestamp_ms)?;
@@ -94,7 +96,8 @@ fn decode_histograms<C: CountCodec>(
     let is_gauge = reset == CounterResetHeader::Gauge as u8;
     let mut src = BitReader::new(rest);
     let layout = HistogramLayout::take(&mut src)?;
-    let (mut state, mut values_left) = (HistogramState::<C>::of(encoding, third), VALUES_MAX);
+    let mut state = HistogramState::<C>::of(encoding, third);
+    let mut values_left = VALUES_MAX;
     for idx in 0..n_samples {
         values_left = values_left
             .checked_sub(layout.n_values())

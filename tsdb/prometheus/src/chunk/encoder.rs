@@ -66,10 +66,10 @@ impl Encoder {
 
     /// Appends a float. A `start_ms` of 0 is unknown.
     pub fn push(&mut self, sample: Sample, start_ms: i64) {
-        if let Some(Appender::Float(run)) = &mut self.open
-            && !is_full(run.n_samples, run.bits.size())
+        if let Some(Appender::Float(appender)) = &mut self.open
+            && !is_full(appender.n_samples, appender.bits.size())
         {
-            return run.push(sample, start_ms);
+            return appender.push(sample, start_ms);
         }
         self.close();
         self.open = Some(Appender::Float(FloatAppender::start(
@@ -89,11 +89,13 @@ impl Encoder {
             histogram,
         };
         let next = match &mut self.open {
-            Some(Appender::Histogram(run)) if is_stale || !is_float => {
-                run.push(sample).map(Box::new).map(Appender::Histogram)
+            Some(Appender::Histogram(appender)) if is_stale || !is_float => {
+                let next = appender.push(sample);
+                next.map(Box::new).map(Appender::Histogram)
             }
-            Some(Appender::FloatHistogram(run)) if is_stale || is_float => {
-                run.push(sample).map(Box::new).map(Appender::FloatHistogram)
+            Some(Appender::FloatHistogram(appender)) if is_stale || is_float => {
+                let next = appender.push(sample);
+                next.map(Box::new).map(Appender::FloatHistogram)
             }
             _ if is_float => Some(Appender::FloatHistogram(Box::new(
                 HistogramAppender::start(self.starts, sample),
@@ -123,8 +125,8 @@ impl Encoder {
     pub fn push_aligned(&mut self, columns: &SampleColumns) {
         let mut rest = &columns.timestamps_ms[..];
         while let Some(first) = rest.first() {
-            let (mut period_ms, mut n_samples) =
-                (PERIOD_MS, len_in_period(rest, *first, PERIOD_MS));
+            let mut period_ms = PERIOD_MS;
+            let mut n_samples = len_in_period(rest, *first, PERIOD_MS);
             while n_samples > SAMPLES_PER_CHUNK as usize && period_ms % 2 == 0 {
                 period_ms /= 2;
                 n_samples = len_in_period(&rest[..n_samples], *first, period_ms);
@@ -172,11 +174,10 @@ impl Encoder {
             });
         let mut next = samples.next();
         while let Some(first) = next {
-            let (mut state, mut bits) = (
-                XorState::default(),
-                BitWriter::with_capacity(2, FLOAT_CAPACITY),
-            );
-            let (mut n_samples, mut last) = (0, first);
+            let mut state = XorState::default();
+            let mut bits = BitWriter::with_capacity(2, FLOAT_CAPACITY);
+            let mut n_samples = 0;
+            let mut last = first;
             while let Some(sample) = next
                 && !is_full(n_samples, bits.size())
             {
@@ -185,8 +186,9 @@ impl Encoder {
                 last = sample;
                 next = samples.next();
             }
-            let (min_ms, max_ms) = (first.timestamp_ms, last.timestamp_ms);
-            let run = FloatAppender {
+            let min_ms = first.timestamp_ms;
+            let max_ms = last.timestamp_ms;
+            let appender = FloatAppender {
                 state: FloatState::Xor(state),
                 bits,
                 n_samples,
@@ -195,7 +197,7 @@ impl Encoder {
             };
             // The last chunk stays open.
             self.close();
-            self.open = Some(Appender::Float(run));
+            self.open = Some(Appender::Float(appender));
         }
     }
 
@@ -211,11 +213,14 @@ impl Encoder {
     }
 
     fn close(&mut self) {
-        self.chunks.extend(self.open.take().map(|run| match run {
-            Appender::Float(run) => run.finish(),
-            Appender::Histogram(run) => run.finish(),
-            Appender::FloatHistogram(run) => run.finish(),
-        }));
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        self.chunks.push(match open {
+            Appender::Float(appender) => appender.finish(),
+            Appender::Histogram(appender) => appender.finish(),
+            Appender::FloatHistogram(appender) => appender.finish(),
+        });
     }
 }
 
@@ -254,16 +259,15 @@ impl FloatAppender {
             StartTimestamps::Drop => (FloatState::Xor(XorState::default()), 2),
             StartTimestamps::Keep => (FloatState::Xor2(Xor2State::default()), 3),
         };
-        let (min_ms, max_ms) = (sample.timestamp_ms, sample.timestamp_ms);
-        let mut run = Self {
+        let mut appender = Self {
             state,
             bits: BitWriter::with_header(header_size),
             n_samples: 0,
-            min_ms,
-            max_ms,
+            min_ms: sample.timestamp_ms,
+            max_ms: sample.timestamp_ms,
         };
-        run.push(sample, start_ms);
-        run
+        appender.push(sample, start_ms);
+        appender
     }
 
     fn push(&mut self, sample: Sample, start_ms: i64) {

@@ -216,14 +216,13 @@ impl<C: CountCodec> HistogramState<C> {
         let starts = encoding
             .has_starts()
             .then(|| StartTimestampCodec::with_header(starts_header));
-        let (timestamp, sum) = (DeltaOfDelta::default(), XorCodec::default());
         Self {
             starts,
             n_samples: 0,
-            timestamp,
+            timestamp: DeltaOfDelta::default(),
             count: C::default(),
             zero_count: C::default(),
-            sum,
+            sum: XorCodec::default(),
             buckets: Vec::new(),
         }
     }
@@ -262,7 +261,8 @@ impl<C: CountCodec> HistogramState<C> {
         &mut self,
         dst: &mut BitWriter,
         layout: &HistogramLayout,
-        (timestamp_ms, start_ms): (i64, i64),
+        timestamp_ms: i64,
+        start_ms: i64,
         sum: f64,
         counts: Counts<C::Value>,
     ) {
@@ -304,10 +304,9 @@ impl<C: CountCodec> HistogramState<C> {
         self.zero_count.put(dst, counts.zero_count, total);
         self.sum.put(dst, sum, nth);
         let written = counts.positive.into_iter().chain(counts.negative);
-        self.buckets
-            .iter_mut()
-            .zip(written)
-            .for_each(|(codec, count)| codec.put(dst, count, nth));
+        for (codec, count) in self.buckets.iter_mut().zip(written) {
+            codec.put(dst, count, nth);
+        }
     }
 
     /// Reads a sample: timestamp, start timestamp and histogram. The layout was read before the
@@ -343,10 +342,8 @@ impl<C: CountCodec> HistogramState<C> {
         let n_buckets = n_positive + spans::count(&layout.negative) as usize;
         self.buckets.resize_with(n_buckets, C::default);
         self.timestamp.take(src, nth)?;
-        let (count, zero_count) = (
-            self.count.take(src, total)?,
-            self.zero_count.take(src, total)?,
-        );
+        let count = self.count.take(src, total)?;
+        let zero_count = self.zero_count.take(src, total)?;
         let sum = self.sum.take(src, nth)?;
         let mut positive = Vec::with_capacity(n_buckets);
         if self.n_samples == 0 || !is_stale_nan(sum) {

@@ -15,6 +15,7 @@ use super::bstream::BitWriter;
 use super::encoder::{SAMPLES_PER_CHUNK, StartTimestamps, count};
 use super::histogram::{CountCodec, CounterResetHeader, Counts, HEADER_SIZE, HistogramState};
 use super::histogram_layout::HistogramLayout;
+use super::spans::Buckets;
 use super::{Chunk, Encoding, decode, spans};
 
 /// Size in bytes from which a chunk with [`SAMPLES_MIN`] samples is full.
@@ -64,7 +65,7 @@ impl<C: CountCodec> HistogramAppender<C> {
     }
 
     fn with_header(encoding: Encoding, reset: CounterResetHeader, sample: HistogramSample) -> Self {
-        let mut run = Self {
+        let mut appender = Self {
             encoding,
             reset,
             layout: HistogramLayout::of(&sample.histogram),
@@ -73,8 +74,8 @@ impl<C: CountCodec> HistogramAppender<C> {
             bits: BitWriter::with_header(HEADER_SIZE),
             state: HistogramState::of(encoding, 0),
         };
-        run.put(&sample);
-        run
+        appender.put(&sample);
+        appender
     }
 
     /// Appends a sample, or returns the next chunk, which starts with it.
@@ -116,12 +117,11 @@ impl<C: CountCodec> HistogramAppender<C> {
             bits,
             ..
         } = self;
-        let (max_ms, n_samples) = (state.timestamp_ms(), state.n_samples());
         Chunk {
             encoding,
             min_ms,
-            max_ms,
-            n_samples,
+            max_ms: state.timestamp_ms(),
+            n_samples: state.n_samples(),
             bytes: bits.finish(&header),
         }
     }
@@ -142,11 +142,11 @@ impl<C: CountCodec> HistogramAppender<C> {
             &self.layout
         };
         self.last_counts = C::counts(&sample.histogram).spread(&own, layout);
-        let times = (sample.timestamp_ms, sample.start_ms);
         self.state.put(
             &mut self.bits,
             &self.layout,
-            times,
+            sample.timestamp_ms,
+            sample.start_ms,
             sample.histogram.sum,
             self.last_counts.clone(),
         );
@@ -159,15 +159,14 @@ impl<C: CountCodec> HistogramAppender<C> {
         let mut columns = SampleColumns::default();
         let decoded = decode::decode(self.encoding, &bytes, &mut columns);
         debug_assert_eq!(decoded, Ok(()), "what was just encoded");
-        (self.layout.positive, self.layout.negative) = (positive, negative);
+        self.layout.positive = positive;
+        self.layout.negative = negative;
         self.state = HistogramState::of(self.encoding, 0);
         for (idx, histogram) in &columns.histograms {
-            let timestamp_ms = columns.timestamps_ms[*idx as usize];
-            let (start_ms, histogram) = (columns.start_ms(*idx as usize), Arc::clone(histogram));
             self.put(&HistogramSample {
-                timestamp_ms,
-                start_ms,
-                histogram,
+                timestamp_ms: columns.timestamps_ms[*idx as usize],
+                start_ms: columns.start_ms(*idx as usize),
+                histogram: Arc::clone(histogram),
             });
         }
     }
@@ -181,47 +180,43 @@ impl<C: CountCodec> HistogramAppender<C> {
             return Appendable::AsIs;
         }
         let own = HistogramLayout::of(histogram);
-        let (layout, last, counts) = (&self.layout, &self.last_counts, C::counts(histogram));
-        let compare = |(spans, last): (&[_], &[_]), (later, counts): (&[_], &[_])| match is_gauge {
-            true => Some(spans::compare_spans(spans, later)),
-            false => spans::compare((spans, last), (later, counts)),
+        let layout = &self.layout;
+        let last = &self.last_counts;
+        let counts = C::counts(histogram);
+        let (positive, negative) = if is_gauge {
+            (
+                Some(spans::compare_spans(&layout.positive, &own.positive)),
+                Some(spans::compare_spans(&layout.negative, &own.negative)),
+            )
+        } else {
+            (
+                spans::compare(
+                    Buckets::new(&layout.positive, &last.positive),
+                    Buckets::new(&own.positive, &counts.positive),
+                ),
+                spans::compare(
+                    Buckets::new(&layout.negative, &last.negative),
+                    Buckets::new(&own.negative, &counts.negative),
+                ),
+            )
         };
-        let positive = compare(
-            (&layout.positive, &last.positive),
-            (&own.positive, &counts.positive),
-        );
-        let negative = compare(
-            (&layout.negative, &last.negative),
-            (&own.negative, &counts.negative),
-        );
-        let Some((positive, negative)) = positive.zip(negative) else {
+        let (Some(positive), Some(negative)) = (positive, negative) else {
             return Appendable::NewChunk(CounterResetHeader::Reset);
         };
         if !(positive.is_new || negative.is_new) {
             return Appendable::AsIs;
         }
+
         // Prometheus recodes gauges if either side misses a bucket, counters side by side.
-        let rewrites =
-            |missing: bool| missing || is_gauge && (positive.is_missing || negative.is_missing);
-        let merged = |rewrite, ours, theirs: Vec<_>| {
-            if rewrite {
-                spans::union(ours, &theirs)
-            } else {
-                theirs
-            }
-        };
-        Appendable::Recode(
-            merged(
-                rewrites(positive.is_missing),
-                &self.layout.positive,
-                own.positive,
-            ),
-            merged(
-                rewrites(negative.is_missing),
-                &self.layout.negative,
-                own.negative,
-            ),
-        )
+        let recodes_both = is_gauge && (positive.is_missing || negative.is_missing);
+        let mut merged = own;
+        if positive.is_missing || recodes_both {
+            merged.positive = spans::union(&layout.positive, &merged.positive);
+        }
+        if negative.is_missing || recodes_both {
+            merged.negative = spans::union(&layout.negative, &merged.negative);
+        }
+        Appendable::Recode(merged.positive, merged.negative)
     }
 
     /// Returns why a histogram needs a new chunk, before its buckets are compared.

@@ -67,7 +67,9 @@ impl HistogramLayout {
         put_spans(dst, &self.negative);
         if self.schema == CUSTOM_BUCKETS_SCHEMA {
             dst.put_varbit_unsigned(self.bounds.len() as u64);
-            self.bounds.iter().for_each(|&bound| put_bound(dst, bound));
+            for &bound in &self.bounds {
+                put_bound(dst, bound);
+            }
         }
     }
 
@@ -79,7 +81,8 @@ impl HistogramLayout {
             .ok()
             .filter(|&known| known == CUSTOM_BUCKETS_SCHEMA || (-4..=8).contains(&known));
         let schema = known.ok_or(ChunkError::Schema(schema))?;
-        let (positive, negative) = (take_spans(src)?, take_spans(src)?);
+        let positive = take_spans(src)?;
+        let negative = take_spans(src)?;
         // Every bucket of the first sample takes at least one bit.
         if spans::count(&positive) + spans::count(&negative) > src.n_left() as u64 {
             return Err(ChunkError::Truncated);
@@ -136,7 +139,8 @@ fn put_spans(dst: &mut BitWriter, spans: &[BucketSpan]) {
 }
 
 fn take_spans(src: &mut BitReader<'_>) -> Result<Vec<BucketSpan>, ChunkError> {
-    let (mut spans, mut n_buckets) = (Vec::new(), 0_u64);
+    let mut spans = Vec::new();
+    let mut n_buckets = 0_u64;
     for _ in 0..take_len(src)? {
         let length = u32::try_from(src.take_varbit_unsigned()?).map_err(|_| ChunkError::Invalid)?;
         let offset = i32::try_from(src.take_varbit()?).map_err(|_| ChunkError::Invalid)?;

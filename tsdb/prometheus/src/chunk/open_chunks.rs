@@ -165,7 +165,8 @@ impl OpenChunk {
         let start = dst.len() + HEADER_SIZE;
         dst.extend_from_slice(&u16::from(n_samples).to_be_bytes());
         dst.resize(start + usize::from(n_words) * size_of::<u64>(), 0);
-        let (mut end, mut n_left) = (dst.len(), usize::from(n_words));
+        let mut end = dst.len();
+        let mut n_left = usize::from(n_words);
         for block in self.blocks(chunks) {
             let words = &chunks.blocks[block as usize][..(n_left - 1) % BLOCK_LEN + 1];
             for word in words.iter().rev() {

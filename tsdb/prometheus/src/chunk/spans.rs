@@ -38,6 +38,24 @@ impl Iterator for Indices<'_> {
     }
 }
 
+/// Buckets and their counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Buckets<'a, V> {
+    spans: &'a [BucketSpan],
+    counts: &'a [V],
+}
+
+impl<'a, V> Buckets<'a, V> {
+    pub(super) fn new(spans: &'a [BucketSpan], counts: &'a [V]) -> Self {
+        Self { spans, counts }
+    }
+
+    /// Iterates over the indexes of the buckets and their counts.
+    fn iter(self) -> impl Iterator<Item = (i64, &'a V)> {
+        Indices::of(self.spans).zip(self.counts)
+    }
+}
+
 /// Difference between the buckets of a histogram and the buckets of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
@@ -51,28 +69,25 @@ pub(super) struct Difference {
 /// histogram. Returns `None` for a counter reset: a count decreased, or a bucket with a count is
 /// gone.
 pub(super) fn compare<V: Copy + Default + PartialOrd>(
-    (spans, counts): (&[BucketSpan], &[V]),
-    (later_spans, later_counts): (&[BucketSpan], &[V]),
+    chunk: Buckets<'_, V>,
+    next: Buckets<'_, V>,
 ) -> Option<Difference> {
-    // Fast path: the same buckets.
-    if spans == later_spans {
-        let fell = counts
-            .iter()
-            .zip(later_counts)
-            .any(|(count, later)| count > later);
-        return (!fell).then_some(Difference {
-            is_new: false,
-            is_missing: false,
-        });
-    }
-    let mut ours = Indices::of(spans).zip(counts).peekable();
     let mut difference = Difference {
         is_new: false,
         is_missing: false,
     };
-    for (index, later) in Indices::of(later_spans).zip(later_counts) {
+    // Fast path: the same buckets.
+    if chunk.spans == next.spans {
+        let mut counts = chunk.counts.iter().zip(next.counts);
+        let fell = counts.any(|(count, later)| count > later);
+        return if fell { None } else { Some(difference) };
+    }
+    let mut ours = chunk.iter().peekable();
+    for (index, later) in next.iter() {
         while let Some((_, count)) = ours.next_if(|(our_index, _)| *our_index < index) {
-            (*count == V::default()).then_some(())?;
+            if *count != V::default() {
+                return None;
+            }
             difference.is_missing = true;
         }
         match ours.next_if(|(our_index, _)| *our_index == index) {
@@ -82,7 +97,9 @@ pub(super) fn compare<V: Copy + Default + PartialOrd>(
         }
     }
     for (_, count) in ours {
-        (*count == V::default()).then_some(())?;
+        if *count != V::default() {
+            return None;
+        }
         difference.is_missing = true;
     }
     Some(difference)
@@ -105,7 +122,8 @@ pub(super) fn compare_spans(spans: &[BucketSpan], later: &[BucketSpan]) -> Diffe
 
 /// Returns the union of two sets of buckets, in as few spans as possible.
 pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
-    let (mut ours, mut theirs) = (Indices::of(a).peekable(), Indices::of(b).peekable());
+    let mut ours = Indices::of(a).peekable();
+    let mut theirs = Indices::of(b).peekable();
     let mut spans: Vec<BucketSpan> = Vec::new();
     let mut end = 0;
     while let Some(index) = ours.peek().into_iter().chain(theirs.peek()).min().copied() {
@@ -135,16 +153,18 @@ pub(super) fn spread<V: Copy + Default>(
         return counts.to_vec();
     }
     let mut theirs = Indices::of(from).zip(counts).peekable();
-    let count_of = |index| {
+    let mut spread = Vec::new();
+    for index in Indices::of(to) {
         while theirs
             .next_if(|(their_index, _)| *their_index < index)
             .is_some()
         {}
-        theirs
-            .next_if(|(their_index, _)| *their_index == index)
-            .map_or_else(V::default, |(_, count)| *count)
-    };
-    Indices::of(to).map(count_of).collect()
+        match theirs.next_if(|(their_index, _)| *their_index == index) {
+            Some((_, count)) => spread.push(*count),
+            None => spread.push(V::default()),
+        }
+    }
+    spread
 }
 
 /// Returns the first `n` buckets.

@@ -79,9 +79,10 @@ impl StartTimestampCodec {
             }
         } else if self.change_on() > 0 && idx >= self.change_on() {
             let distance_ms = src.take_varbit()?;
-            self.distance_ms = match idx == self.change_on() {
-                true => distance_ms,
-                false => self.distance_ms.wrapping_add(distance_ms),
+            self.distance_ms = if idx == self.change_on() {
+                distance_ms
+            } else {
+                self.distance_ms.wrapping_add(distance_ms)
             };
             self.start_ms = before_ms.wrapping_sub(self.distance_ms);
         }

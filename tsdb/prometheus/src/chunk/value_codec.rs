@@ -170,7 +170,8 @@ impl XorCodec {
     #[inline]
     pub(super) fn next_short(&mut self, value: f64) -> Option<(u64, u32)> {
         let delta = self.xor(value);
-        let (is_changed, window) = (delta != 0, self.window.unwrap_or(Window::WHOLE));
+        let is_changed = delta != 0;
+        let window = self.window.unwrap_or(Window::WHOLE);
         let width = window.width();
         let is_few = self.window.is_some() & (width <= FEW_MAX) & window.covers(Window::of(delta));
         if is_changed & !is_few {
@@ -227,7 +228,8 @@ impl XorCodec {
     ) -> Result<(), ChunkError> {
         if is_new {
             let header = src.take(11)?;
-            let (leading, width) = ((header >> 6) as u8, (header & 63) as u8);
+            let leading = (header >> 6) as u8;
+            let width = (header & 63) as u8;
             let width = if width == 0 { 64 } else { width };
             let trailing = (64 - leading)
                 .checked_sub(width)

@@ -77,11 +77,11 @@ impl Input {
         let series_at = |index: usize| self.head_chunks.get(index).map(|chunk| chunk.series);
         let is_there = series_at(near) == Some(series_ref)
             && near.checked_sub(1).and_then(series_at) != Some(series_ref);
-        let start = match is_there {
-            true => near,
-            false => self
-                .head_chunks
-                .partition_point(|chunk| chunk.series < series_ref),
+        let start = if is_there {
+            near
+        } else {
+            self.head_chunks
+                .partition_point(|chunk| chunk.series < series_ref)
         };
         let n_chunks = self.head_chunks[start..]
             .iter()

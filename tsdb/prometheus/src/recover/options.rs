@@ -20,11 +20,10 @@ pub struct RecoverOptions {
 
 impl Default for RecoverOptions {
     fn default() -> Self {
-        let (memory_bytes, start_timestamps) = (1 << 30, StartTimestamps::Drop);
         Self {
-            memory_bytes,
+            memory_bytes: 1 << 30,
             concurrency: 1,
-            start_timestamps,
+            start_timestamps: StartTimestamps::Drop,
             external_labels: Vec::new(),
         }
     }

@@ -69,10 +69,9 @@ impl RecordCounts {
 
     /// Adds the counts of `other`.
     pub(super) fn append(&mut self, other: &Self) {
-        self.0
-            .iter_mut()
-            .zip(other.0)
-            .for_each(|(n, more)| *n += more);
+        for (n, more) in self.0.iter_mut().zip(other.0) {
+            *n += more;
+        }
     }
 
     /// Iterates over the types with at least one record.

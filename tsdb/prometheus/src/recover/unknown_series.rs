@@ -50,7 +50,8 @@ impl UnknownSeriesFile {
         let is_full = report.unknown_series.len() >= UNKNOWN_SERIES_MAX;
         if let Some(lost) = report.unknown_series.get_mut(&sample.series) {
             lost.n_samples += 1;
-            (lost.min_ms, lost.max_ms) = (lost.min_ms.min(time), lost.max_ms.max(time));
+            lost.min_ms = lost.min_ms.min(time);
+            lost.max_ms = lost.max_ms.max(time);
         } else if !is_full {
             report.unknown_series.insert(
                 sample.series,
@@ -97,12 +98,6 @@ fn line(sample: &UnknownSample) -> String {
 /// are strings.
 #[must_use]
 pub fn histogram_json(histogram: &Histogram) -> serde_json::Value {
-    let spans = |spans: &[BucketSpan]| {
-        spans
-            .iter()
-            .map(|span| json!([span.offset, span.length]))
-            .collect::<Vec<_>>()
-    };
     let (count, zero_count, positive, negative) = match &histogram.counts {
         HistogramCounts::Integer {
             count,
@@ -120,22 +115,12 @@ pub fn histogram_json(histogram: &Histogram) -> serde_json::Value {
             zero_count,
             positive,
             negative,
-        } => {
-            let strings = |values: &[f64]| {
-                json!(
-                    values
-                        .iter()
-                        .map(|value| format!("{value:?}"))
-                        .collect::<Vec<_>>()
-                )
-            };
-            (
-                json!(format!("{count:?}")),
-                json!(format!("{zero_count:?}")),
-                strings(positive),
-                strings(negative),
-            )
-        }
+        } => (
+            json!(format!("{count:?}")),
+            json!(format!("{zero_count:?}")),
+            strings(positive),
+            strings(negative),
+        ),
     };
     json!({
         "schema": histogram.schema,
@@ -143,10 +128,22 @@ pub fn histogram_json(histogram: &Histogram) -> serde_json::Value {
         "count": count,
         "zeroThreshold": histogram.zero_threshold,
         "zeroCount": zero_count,
-        "positiveSpans": spans(&histogram.positive_spans),
+        "positiveSpans": spans_json(&histogram.positive_spans),
         "positive": positive,
-        "negativeSpans": spans(&histogram.negative_spans),
+        "negativeSpans": spans_json(&histogram.negative_spans),
         "negative": negative,
         "customBounds": histogram.custom_bounds,
     })
+}
+
+fn spans_json(spans: &[BucketSpan]) -> serde_json::Value {
+    spans
+        .iter()
+        .map(|span| json!([span.offset, span.length]))
+        .collect()
+}
+
+/// Returns doubles as strings.
+fn strings(values: &[f64]) -> serde_json::Value {
+    values.iter().map(|value| format!("{value:?}")).collect()
 }

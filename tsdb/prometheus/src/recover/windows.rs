@@ -62,7 +62,8 @@ pub fn range_of(window: i64) -> TimeRange {
 impl Windows {
     /// Adds the windows of a time range, also to the set of its series.
     pub(super) fn add(&mut self, min_ms: i64, max_ms: i64, series: &mut WindowSet) {
-        let (first, last) = (window_of(min_ms), window_of(max_ms));
+        let first = window_of(min_ms);
+        let last = window_of(max_ms);
         if last - first >= WINDOWS_MAX as i64 {
             self.n_too_many = Some(last.abs_diff(first));
             return;

@@ -20,7 +20,8 @@ impl PageWriter {
             Compression::Snappy => SNAPPY,
             Compression::Zstd => ZSTD,
         };
-        let (mut rest, mut is_first) = (&record.bytes[..], true);
+        let mut rest = &record.bytes[..];
+        let mut is_first = true;
         while is_first || !rest.is_empty() {
             let left = PAGE_SIZE - self.used;
             if left < HEADER_SIZE {
@@ -43,7 +44,8 @@ impl PageWriter {
                 .extend_from_slice(&crc32c::crc32c(data).to_be_bytes());
             self.bytes.extend_from_slice(data);
             self.used = (self.used + HEADER_SIZE + data.len()) % PAGE_SIZE;
-            (rest, is_first) = (behind, false);
+            rest = behind;
+            is_first = false;
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct SegmentReader {
     /// Bytes that have been read, their offset in the file, and the position in them.
     buffer: Vec<u8>,
     buffer_offset: u64,
-    at: usize,
+    position: usize,
     /// A record whose last fragment has not been read yet.
     open: Option<RawRecord>,
     /// The beginning of the current record is lost, which has been reported.
@@ -123,7 +123,7 @@ impl SegmentReader {
             size,
             buffer: Vec::new(),
             buffer_offset: 0,
-            at: 0,
+            position: 0,
             open: None,
             is_lost: false,
             zeros: None,
@@ -139,7 +139,7 @@ impl SegmentReader {
     /// Returns the offset in the file.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.buffer_offset + self.at as u64
+        self.buffer_offset + self.position as u64
     }
 
     /// Returns the next record, or `None` at the end. Reports damage, including bad sectors.
@@ -154,12 +154,12 @@ impl SegmentReader {
         damage: &mut DamageReport,
     ) -> Option<RawRecord> {
         loop {
-            if self.at == self.buffer.len() && !self.fill(damage) {
+            if self.position == self.buffer.len() && !self.fill(damage) {
                 self.end(damage);
                 return None;
             }
             let offset = self.position();
-            if let Some(zeros) = self.zeros.take_if(|_| self.buffer[self.at] != 0) {
+            if let Some(zeros) = self.zeros.take_if(|_| self.buffer[self.position] != 0) {
                 self.lose(zeros, DamageKind::Corrupt, "zeros between records", damage);
             }
             let page = self.page();
@@ -172,7 +172,7 @@ impl SegmentReader {
                     let mut bytes = spare.get();
                     bytes.clear();
                     bytes.extend_from_slice(data);
-                    self.at += HEADER_SIZE + bytes.len();
+                    self.position += HEADER_SIZE + bytes.len();
                     if let Some(record) = self.take(offset, kind, compression, bytes, spare, damage)
                     {
                         return Some(record);
@@ -183,7 +183,7 @@ impl SegmentReader {
                     if page.len() >= HEADER_SIZE {
                         self.zeros = self.zeros.or(Some(offset));
                     }
-                    self.at += self.page().len();
+                    self.position += self.page().len();
                 }
                 PagePart::Torn => {
                     let kind = if self.is_last {
@@ -198,12 +198,12 @@ impl SegmentReader {
                         "file ends in the middle of a fragment",
                         damage,
                     );
-                    self.at += len;
+                    self.position += len;
                 }
                 PagePart::Corrupt(reason) => {
                     let skipped = valid_after(page).unwrap_or(page.len());
                     self.lose(offset, DamageKind::Corrupt, reason, damage);
-                    self.at += skipped;
+                    self.position += skipped;
                 }
             }
         }
@@ -212,7 +212,7 @@ impl SegmentReader {
     /// Returns the rest of the current page.
     fn page(&self) -> &[u8] {
         let left_in_page = PAGE_SIZE - (self.position() % PAGE_SIZE as u64) as usize;
-        let rest = &self.buffer[self.at..];
+        let rest = &self.buffer[self.position..];
         &rest[..left_in_page.min(rest.len())]
     }
 
@@ -323,7 +323,7 @@ impl SegmentReader {
     fn fill(&mut self, damage: &mut DamageReport) -> bool {
         loop {
             self.buffer_offset += self.buffer.len() as u64;
-            self.at = 0;
+            self.position = 0;
             let left = self.size.saturating_sub(self.buffer_offset);
             if left == 0 {
                 self.buffer.clear();
@@ -359,12 +359,11 @@ impl SegmentReader {
 
 /// Parses the start of the rest of a page.
 fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
-    let cut = || {
-        if is_end_of_file {
-            PagePart::Torn
-        } else {
-            PagePart::Corrupt("fragment exceeds its page")
-        }
+    // What a fragment is that does not end in the page.
+    let cut = if is_end_of_file {
+        PagePart::Torn
+    } else {
+        PagePart::Corrupt("fragment exceeds its page")
     };
     let first = page[0];
     let kind = first & TYPE_MASK;
@@ -381,10 +380,10 @@ fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
     }
     let Some((&[_, high, low, c0, c1, c2, c3], rest)) = page.split_first_chunk::<HEADER_SIZE>()
     else {
-        return cut();
+        return cut;
     };
     let Some(data) = rest.get(..usize::from(u16::from_be_bytes([high, low]))) else {
-        return cut();
+        return cut;
     };
     if crc32c::crc32c(data) != u32::from_be_bytes([c0, c1, c2, c3]) {
         return PagePart::Corrupt("checksum mismatch of a fragment");

@@ -63,7 +63,8 @@ impl WalFiles {
             .iter()
             .find(|segment| !segment.is_checkpoint)
             .map(|segment| segment.number);
-        if let (Some(covered), Some(first)) = (checkpoint, first)
+        if let Some(covered) = checkpoint
+            && let Some(first) = first
             && first > covered + 1
         {
             let reason = format!(
@@ -115,18 +116,21 @@ fn numbered(
         }
     }
     let last = files.last().map(|(number, _)| *number);
-    let segment = |(number, name): (u64, String)| Segment {
-        path: dir.join(name),
-        number,
-        is_last: Some(number) == last && !is_checkpoint,
-        is_checkpoint,
-    };
-    Ok(files.into_iter().map(segment).collect())
+    let mut segments = Vec::new();
+    for (number, name) in files {
+        segments.push(Segment {
+            path: dir.join(name),
+            number,
+            is_last: Some(number) == last && !is_checkpoint,
+            is_checkpoint,
+        });
+    }
+    Ok(segments)
 }
 
 /// Parses a numeric file name.
 fn number(name: &str) -> Option<u64> {
     let digits =
         !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| name.parse().ok()).flatten()
+    if digits { name.parse().ok() } else { None }
 }

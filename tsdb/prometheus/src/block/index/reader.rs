@@ -95,10 +95,10 @@ impl IndexReader {
             (postings, table)
         });
         if postings.is_none() {
-            let at = bytes.len().saturating_sub(CONTENTS_SIZE);
+            let offset = bytes.len().saturating_sub(CONTENTS_SIZE);
             damage.push(
                 &path,
-                at as u64,
+                offset as u64,
                 DamageKind::Corrupt,
                 "invalid table of contents",
             );
@@ -118,21 +118,21 @@ impl IndexReader {
         self.series.start
     }
 
-    /// Reads the first valid series from `at` on that follows `last` in label order, and advances
+    /// Reads the first valid series from `offset` on that follows `last` in label order, and advances
     /// both. Reports damage before it.
     pub(in crate::block) fn next<'a>(
         &'a self,
-        at: &mut usize,
+        offset: &mut usize,
         last: &mut Option<Vec<(&'a str, &'a str)>>,
         damage: &mut DamageReport,
     ) -> Option<IndexedSeries<'a>> {
-        while *at < self.series.end {
-            if self.is_padding(*at) {
-                *at += 1;
+        while *offset < self.series.end {
+            if self.is_padding(*offset) {
+                *offset += 1;
                 continue;
             }
-            if let Some((series, size)) = self.take(*at) {
-                *at += size;
+            if let Some((series, size)) = self.take(*offset) {
+                *offset += size;
                 if last.as_ref().is_some_and(|last| *last >= series.labels) {
                     damage.push(
                         &self.path,
@@ -147,33 +147,33 @@ impl IndexReader {
             }
             let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
             let next = (1..)
-                .map(|i| *at / step * step + i * step)
-                .take_while(|&at| at < self.series.end);
-            let found = next
-                .into_iter()
-                .find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
+                .map(|i| *offset / step * step + i * step)
+                .take_while(|&candidate| candidate < self.series.end);
+            let found = next.into_iter().find(|&candidate| {
+                self.bytes[candidate] != 0 && self.take_small(candidate).is_some()
+            });
             // Without a table of contents, the end of the series is unknown: these bytes are the
             // section that follows.
             if self.postings.is_some() || found.is_some() {
                 damage.push(
                     &self.path,
-                    *at as u64,
+                    *offset as u64,
                     DamageKind::Corrupt,
                     "invalid series",
                 );
             }
-            *at = found.unwrap_or(self.series.end);
+            *offset = found.unwrap_or(self.series.end);
         }
         None
     }
 
     /// Returns `true` if a position is in the padding between or after series. A series starts with
     /// its length, which is not 0, so zeros in its place are damage.
-    fn is_padding(&self, at: usize) -> bool {
+    fn is_padding(&self, offset: usize) -> bool {
         let align = SERIES_ALIGN as usize;
-        let rest = &self.bytes[at..self.series.end];
-        let is_aligned = self.is_v1 || at.is_multiple_of(align);
-        self.bytes[at] == 0
+        let rest = &self.bytes[offset..self.series.end];
+        let is_aligned = self.is_v1 || offset.is_multiple_of(align);
+        self.bytes[offset] == 0
             && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
     }
 
@@ -191,11 +191,12 @@ impl IndexReader {
             );
             return 0;
         };
-        let (mut src, mut n) = (Cursor::new(content), 0);
+        let mut src = Cursor::new(content);
+        let mut n = 0;
         let n_entries = src.be_u32().unwrap_or(0);
         for _ in 0..n_entries {
-            let entry = (src.uvarint(), src.string(), src.string(), src.uvarint());
-            let (Some(2), Some(name), Some(value), Some(offset)) = entry else {
+            let fields = (src.uvarint(), src.string(), src.string(), src.uvarint());
+            let (Some(2), Some(name), Some(value), Some(offset)) = fields else {
                 damage.push(
                     &self.path,
                     table as u64,
@@ -227,25 +228,27 @@ impl IndexReader {
     }
 
     /// Reads a series while searching: limits the size, since every candidate costs a checksum.
-    fn take_small(&self, at: usize) -> Option<()> {
-        let size = Cursor::new(&self.bytes[at..self.series.end]).uvarint()?;
-        (size <= FOUND_SIZE_MAX)
-            .then(|| self.take(at))
-            .flatten()
-            .map(|_| ())
+    fn take_small(&self, offset: usize) -> Option<()> {
+        let size = Cursor::new(&self.bytes[offset..self.series.end]).uvarint()?;
+        if size > FOUND_SIZE_MAX {
+            return None;
+        }
+        self.take(offset).map(|_| ())
     }
 
     /// Reads the series at an offset. Returns it with its size.
-    fn take(&self, at: usize) -> Option<(IndexedSeries<'_>, usize)> {
-        let mut src = Cursor::new(self.bytes.get(at..self.series.end)?);
+    fn take(&self, offset: usize) -> Option<(IndexedSeries<'_>, usize)> {
+        let mut src = Cursor::new(self.bytes.get(offset..self.series.end)?);
         let whole = src.len();
         let size = src.n_items()?;
         let content = src.bytes(size)?;
-        (src.be_u32()? == crc32c::crc32c(content)).then_some(())?;
+        if src.be_u32()? != crc32c::crc32c(content) {
+            return None;
+        }
         let used = whole - src.len();
         let mut src = Cursor::new(content);
         let mut series = IndexedSeries {
-            offset: at as u64,
+            offset: offset as u64,
             ..IndexedSeries::default()
         };
         for _ in 0..src.n_items()? {
@@ -253,9 +256,13 @@ impl IndexReader {
                 .labels
                 .push((self.symbol(src.uvarint()?)?, self.symbol(src.uvarint()?)?));
         }
-        let is_valid = |(name, value): &(&str, &str)| !name.is_empty() && !value.is_empty();
-        (series.labels.is_sorted_by(|a, b| a.0 < b.0) && series.labels.iter().all(is_valid))
-            .then_some(())?;
+        let has_empty = series
+            .labels
+            .iter()
+            .any(|(name, value)| name.is_empty() || value.is_empty());
+        if has_empty || !series.labels.is_sorted_by(|a, b| a.0 < b.0) {
+            return None;
+        }
         let mut before: Option<IndexedChunk> = None;
         for _ in 0..src.n_items()? {
             let min_ms = match before {
@@ -279,16 +286,15 @@ impl IndexReader {
     }
 
     fn symbol(&self, name: u64) -> Option<&str> {
-        let symbol = match self.is_v1 {
-            true => {
-                let name = u32::try_from(name).ok()?;
-                self.symbols[self
-                    .symbols
-                    .binary_search_by_key(&name, |symbol| symbol.name)
-                    .ok()?]
-            }
-            false => *self.symbols.get(usize::try_from(name).ok()?)?,
+        let idx = if self.is_v1 {
+            let name = u32::try_from(name).ok()?;
+            self.symbols
+                .binary_search_by_key(&name, |symbol| symbol.name)
+                .ok()?
+        } else {
+            usize::try_from(name).ok()?
         };
+        let symbol = self.symbols.get(idx)?;
         std::str::from_utf8(&self.bytes[symbol.start as usize..][..symbol.size as usize]).ok()
     }
 }
@@ -329,7 +335,9 @@ fn section(bytes: &[u8], offset: usize) -> Option<&[u8]> {
 fn contents(bytes: &[u8]) -> Option<[usize; 6]> {
     let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
     let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);
-    (crc32c::crc32c(offsets).to_be_bytes() == checksum).then_some(())?;
+    if crc32c::crc32c(offsets).to_be_bytes() != checksum {
+        return None;
+    }
     let mut src = Cursor::new(offsets);
     let mut contents = [0; 6];
     for offset in &mut contents {

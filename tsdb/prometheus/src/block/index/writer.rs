@@ -63,45 +63,44 @@ impl<'a> IndexWriter<'a> {
         }
         write_section(&mut file, &table)?;
         let series_offset = file.position();
-        let (all, postings, by_text) = (Vec::new(), HashMap::new(), HashMap::new());
         Ok(Self {
             file,
             symbols,
             symbols_offset,
             series_offset,
-            all,
+            all: Vec::new(),
             entry_size_max: 0,
-            postings,
-            by_text,
+            postings: HashMap::new(),
+            by_text: HashMap::new(),
         })
     }
 
     /// Returns labels as symbols, or `None` if one of them is not a symbol.
     pub(in crate::block) fn symbols<'l>(
         &mut self,
-        mut labels: impl Iterator<Item = (&'l str, &'l str)>,
+        labels: impl Iterator<Item = (&'l str, &'l str)>,
     ) -> Option<Vec<(u32, u32)>> {
         if self.by_text.is_empty() {
             self.by_text = self.symbols.iter().copied().zip(0..).collect();
         }
-        let symbol = |text: &str| self.by_text.get(text).copied();
-        labels.try_fold(Vec::new(), |mut found, (name, value)| {
-            found.push((symbol(name)?, symbol(value)?));
-            Some(found)
-        })
+        let mut symbols = Vec::new();
+        for (name, value) in labels {
+            symbols.push((*self.by_text.get(name)?, *self.by_text.get(value)?));
+        }
+        Some(symbols)
     }
 
     /// Appends the encoded entry of a series with its postings.
     pub(in crate::block) fn add(
         &mut self,
         labels: &[(u32, u32)],
-        entry: &IndexEntries,
+        entries: &IndexEntries,
     ) -> Result<()> {
-        self.add_entries(entry)?;
+        self.add_entries(entries)?;
         let series = *self.all.last().expect("an entry was just added");
-        labels
-            .iter()
-            .for_each(|label| self.postings.entry(*label).or_default().push(series));
+        for label in labels {
+            self.postings.entry(*label).or_default().push(series);
+        }
         Ok(())
     }
 
@@ -264,50 +263,50 @@ impl PostingsWriter<'_> {
 fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     let start = dst.len();
     dst.resize(start + 8, 0);
-    series
-        .iter()
-        .for_each(|series| dst.extend_from_slice(&series.to_be_bytes()));
+    for series in series {
+        dst.extend_from_slice(&series.to_be_bytes());
+    }
     dst.extend_from_slice(&[0; 4]);
     PostingsWriter::end_section(&mut dst[start..]);
 }
 
-/// Appends the entry of a series, whose labels are symbols in ascending order of names. `entry` is
-/// a buffer.
+/// Appends the entry of a series, whose labels are symbols in ascending order of names. `buffer` is
+/// scratch memory.
 pub(in crate::block) fn put_entry(
     dst: &mut Vec<u8>,
-    entry: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     labels: impl ExactSizeIterator<Item = (u32, u32)>,
     chunks: &[IndexedChunk],
 ) {
-    entry.clear();
-    put_u64(entry, labels.len() as u64);
+    buffer.clear();
+    put_u64(buffer, labels.len() as u64);
     for (name, value) in labels {
-        put_u64(entry, u64::from(name));
-        put_u64(entry, u64::from(value));
+        put_u64(buffer, u64::from(name));
+        put_u64(buffer, u64::from(value));
     }
-    put_u64(entry, chunks.len() as u64);
+    put_u64(buffer, chunks.len() as u64);
     let mut before: Option<IndexedChunk> = None;
     for chunk in chunks {
         match before {
-            None => put_i64(entry, chunk.min_ms),
+            None => put_i64(buffer, chunk.min_ms),
             Some(before) => put_u64(
-                entry,
+                buffer,
                 chunk.min_ms.wrapping_sub(before.max_ms).cast_unsigned(),
             ),
         }
         put_u64(
-            entry,
+            buffer,
             chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned(),
         );
         match before {
-            None => put_u64(entry, chunk.name),
-            Some(before) => put_i64(entry, chunk.name.wrapping_sub(before.name).cast_signed()),
+            None => put_u64(buffer, chunk.name),
+            Some(before) => put_i64(buffer, chunk.name.wrapping_sub(before.name).cast_signed()),
         }
         before = Some(*chunk);
     }
-    put_u64(dst, entry.len() as u64);
-    dst.extend_from_slice(entry);
-    dst.extend_from_slice(&crc32c::crc32c(entry).to_be_bytes());
+    put_u64(dst, buffer.len() as u64);
+    dst.extend_from_slice(buffer);
+    dst.extend_from_slice(&crc32c::crc32c(buffer).to_be_bytes());
 }
 
 /// Writes size, content and checksum.

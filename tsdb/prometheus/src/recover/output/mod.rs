@@ -25,8 +25,7 @@ use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{ChunkLocation, FoundChunk, Shard};
 use super::windows::{Windows, range_of};
 use crate::block::{
-    BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries, PostingsWriter,
-    SeriesGroup,
+    BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries, SeriesGroup,
 };
 use crate::chunk::{self, Chunk, ChunkError, Encoder, Encoding, StartTimestamps};
 
@@ -66,10 +65,9 @@ pub(crate) fn write(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<()> {
     let mut windows = Windows::default();
-    replayed
-        .shards
-        .iter_mut()
-        .for_each(|shard| windows.append(std::mem::take(&mut shard.windows)));
+    for shard in &mut replayed.shards {
+        windows.append(std::mem::take(&mut shard.windows));
+    }
     let windows = windows.sorted()?;
     let SeriesTable { pairs, labels, .. } = std::mem::take(&mut replayed.table);
     let order = pool.install(|| LabelOrder::of(&pairs, labels));
@@ -79,10 +77,8 @@ pub(crate) fn write(
         .map(Shard::newest_ms)
         .max()
         .unwrap_or(i64::MIN);
-    let (n_series, n_samples) = (
-        order.series.len() as u64,
-        report.n_samples + report.n_out_of_order,
-    );
+    let n_series = order.series.len() as u64;
+    let n_samples = report.n_samples + report.n_out_of_order;
     let total = windows.len() as u64 * n_series;
     for (done, &window) in (0..).zip(&windows) {
         let step = |n: u64| {
@@ -93,10 +89,9 @@ pub(crate) fn write(
                 n_samples,
             })
         };
-        let (replayed, order) = (&replayed, &order);
         let output = Output {
-            replayed,
-            order,
+            replayed: &replayed,
+            order: &order,
             window,
             range: range_of(window),
             start_timestamps: options.start_timestamps,
@@ -152,24 +147,23 @@ impl Output<'_> {
         let (strings, symbols) = self.strings(&series);
         let mut writer =
             BlockWriter::create(fs, out, &format!("window-{}", self.window), &strings)?;
-        let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
+        let mut written = Vec::with_capacity(series.len());
+        let mut oldest_ms = None::<i64>;
         let groups: Vec<_> = series.chunks(GROUP_LEN).collect();
-        let prepare = |group: usize| self.prepare(groups[group]);
-        let add = |mut prepared: Prepared| {
-            // The index needs the locations of the chunks, so write the chunks first.
-            writer.write_chunks(&mut prepared.group)?;
-            writer.add_entries(&self.entries(&prepared, &symbols))?;
-            written.extend_from_slice(&prepared.series);
-            oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
-            damage.append(prepared.damage);
-            step(written.len() as u64);
-            Ok(())
-        };
         produce_in_order(
             groups.len(),
             GROUPS_PER_WORKER * rayon::current_num_threads(),
-            prepare,
-            add,
+            |group| self.prepare(groups[group]),
+            |mut prepared| {
+                // The index needs the locations of the chunks, so write the chunks first.
+                writer.write_chunks(&mut prepared.group)?;
+                writer.add_entries(&self.entries(&prepared, &symbols))?;
+                written.extend_from_slice(&prepared.series);
+                oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
+                damage.append(prepared.damage);
+                step(written.len() as u64);
+                Ok(())
+            },
         )?;
         let Some(oldest_ms) = oldest_ms else {
             return writer.abandon().map(|()| None);
@@ -178,10 +172,10 @@ impl Output<'_> {
         description
             .external_labels
             .clone_from(&options.external_labels);
-        let postings = |to: &mut PostingsWriter<'_>, numbers: &[u32]| {
-            postings::write(self.order, &written, numbers, to)
-        };
-        writer.finish_with(description, postings).map(Some)
+        let meta = writer.finish_with(description, |postings, numbers| {
+            postings::write(self.order, &written, numbers, postings)
+        })?;
+        Ok(Some(meta))
     }
 
     fn may_have_samples(&self, position: Position) -> bool {
@@ -199,21 +193,18 @@ impl Output<'_> {
         } = self.order;
         let counts = self.order.count(series);
         let mut symbols = vec![u32::MAX; all.len()];
-        for (&(name, value), _) in pairs
-            .iter()
-            .zip(&counts)
-            .filter(|(_, n_series)| **n_series > 0)
-        {
-            (symbols[name as usize], symbols[value as usize]) = (0, 0);
+        for (&(name, value), &n_series) in pairs.iter().zip(&counts) {
+            if n_series > 0 {
+                symbols[name as usize] = 0;
+                symbols[value as usize] = 0;
+            }
         }
         let mut strings = Vec::new();
-        for (symbol, &text) in symbols
-            .iter_mut()
-            .zip(all)
-            .filter(|(symbol, _)| **symbol == 0)
-        {
-            *symbol = strings.len() as u32;
-            strings.push(text);
+        for (symbol, &text) in symbols.iter_mut().zip(all) {
+            if *symbol == 0 {
+                *symbol = strings.len() as u32;
+                strings.push(text);
+            }
         }
         let symbols = pairs
             .iter()
@@ -265,7 +256,8 @@ impl Output<'_> {
             let (shard, slot) = self.replayed.locate(self.order.series[position as usize]);
             shard.first_words(slot, self.window)
         }));
-        let (mut prepared, mut buffers) = (Prepared::default(), Buffers::default());
+        let mut prepared = Prepared::default();
+        let mut buffers = Buffers::default();
         for &position in positions {
             let series = self.order.series[position as usize];
             let (shard, slot) = self.replayed.locate(series);
@@ -274,9 +266,10 @@ impl Output<'_> {
             let is_plain = !self.replayed.tombstones.contains_key(&series)
                 && buffers.found.iter().all(|found| self.is_plain(found))
                 && self.copy(shard, slot, &mut buffers, &mut prepared)?;
-            let oldest_ms = match is_plain {
-                true => buffers.found.first().map(|found| found.chunk.min_ms),
-                false => self.encode(series, &mut buffers, &mut prepared)?,
+            let oldest_ms = if is_plain {
+                buffers.found.first().map(|found| found.chunk.min_ms)
+            } else {
+                self.encode(series, &mut buffers, &mut prepared)?
             };
             if oldest_ms.is_some() {
                 prepared.group.end_series();
@@ -334,14 +327,13 @@ impl Output<'_> {
             bytes,
             columns,
         } = buffers;
-        let is_head = |found: &FoundChunk| matches!(found.chunk.bytes, ChunkLocation::Head(_));
         // Between two head chunks, chunks of the WAL follow each other.
-        for run in found.chunk_by_mut(|a, b| !is_head(a) && !is_head(b)) {
-            if run.iter().any(|found| found.is_split) {
-                self.join(shard, slot, run, (bytes, columns), prepared)?;
+        for consecutive in found.chunk_by_mut(|a, b| !is_head(a) && !is_head(b)) {
+            if consecutive.iter().any(|found| found.is_split) {
+                self.join(shard, slot, consecutive, bytes, columns, prepared)?;
                 continue;
             }
-            for found in run {
+            for found in consecutive {
                 let bytes = shard.read(slot, found, input, bytes)?;
                 if is_head(found) && !holds(found, bytes, columns) {
                     prepared.group.undo();
@@ -358,13 +350,14 @@ impl Output<'_> {
         &self,
         shard: &Shard,
         slot: u32,
-        run: &mut [FoundChunk],
-        (bytes, columns): (&mut Vec<u8>, &mut SampleColumns),
+        split: &mut [FoundChunk],
+        bytes: &mut Vec<u8>,
+        columns: &mut SampleColumns,
         prepared: &mut Prepared,
     ) -> Result<()> {
         let input = &self.replayed.input;
         columns.clear();
-        for found in run {
+        for found in split {
             let decoded = chunk::decode(
                 found.chunk.encoding,
                 shard.read(slot, found, input, bytes)?,
@@ -374,10 +367,9 @@ impl Output<'_> {
         }
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(columns);
-        encoder
-            .finish()
-            .iter()
-            .for_each(|chunk| prepared.group.push(chunk));
+        for chunk in &encoder.finish() {
+            prepared.group.push(chunk);
+        }
         Ok(())
     }
 
@@ -391,10 +383,9 @@ impl Output<'_> {
         let columns = self.merge(series, buffers, &mut prepared.damage)?;
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(&columns);
-        encoder
-            .finish()
-            .iter()
-            .for_each(|chunk| prepared.group.push(chunk));
+        for chunk in &encoder.finish() {
+            prepared.group.push(chunk);
+        }
         Ok(columns.timestamps_ms.first().copied())
     }
 
@@ -408,7 +399,8 @@ impl Output<'_> {
     ) -> Result<SampleColumns> {
         let (shard, slot) = self.replayed.locate(series);
         let input = &self.replayed.input;
-        let (mut columns, mut decoded) = (SampleColumns::default(), SampleColumns::default());
+        let mut columns = SampleColumns::default();
+        let mut decoded = SampleColumns::default();
         for is_out_of_order in [false, true] {
             for found in buffers
                 .found
@@ -448,6 +440,10 @@ impl Output<'_> {
             );
         }
     }
+}
+
+fn is_head(found: &FoundChunk) -> bool {
+    matches!(found.chunk.bytes, ChunkLocation::Head(_))
 }
 
 /// Returns `true` if a chunk decodes to the number of samples and the time range in its header.

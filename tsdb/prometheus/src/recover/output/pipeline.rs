@@ -19,13 +19,14 @@ pub(crate) fn produce_in_order<T: Send>(
     let mut waiting = Vec::new();
     // The last step only consumes.
     for start in (0..len).step_by(batch_len).chain([len]) {
-        let produce = || {
-            (start..len.min(start + batch_len))
-                .into_par_iter()
-                .map(&make)
-                .collect::<Result<Vec<_>>>()
-        };
-        let (made, written) = rayon::join(produce, || waiting.drain(..).try_for_each(&mut write));
+        let end = len.min(start + batch_len);
+        let (made, written) = rayon::join(
+            || {
+                let items = (start..end).into_par_iter();
+                items.map(&make).collect::<Result<Vec<_>>>()
+            },
+            || waiting.drain(..).try_for_each(&mut write),
+        );
         written?;
         waiting = made?;
     }

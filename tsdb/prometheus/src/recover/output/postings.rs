@@ -24,6 +24,14 @@ struct Sections {
     starts: Vec<usize>,
 }
 
+impl Sections {
+    /// Iterates over the pairs and the ranges of their sections.
+    fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let ranges = self.starts.windows(2).map(|pair| pair[0]..pair[1]);
+        self.pairs.clone().zip(ranges)
+    }
+}
+
 /// Writes the postings of `series`, in order, which have these `numbers` in the index.
 pub(crate) fn write(
     order: &LabelOrder<'_>,
@@ -34,52 +42,51 @@ pub(crate) fn write(
     debug_assert_eq!(series.len(), numbers.len());
     let counts = order.count(series);
     let sections = cut(&counts);
-    let make = |some: usize| Ok((some, make(&sections[some], &counts, order, series, numbers)));
-    let write = |(some, bytes): (usize, Vec<u8>)| {
-        write_some(&sections[some], &bytes, &counts, order, writer)
-    };
     produce_in_order(
         sections.len(),
         SECTIONS_PER_WORKER * rayon::current_num_threads(),
-        make,
-        write,
+        |idx| {
+            let sections = &sections[idx];
+            Ok((sections, make(sections, &counts, order, series, numbers)))
+        },
+        |(sections, bytes)| write_sections(sections, &bytes, &counts, order, writer),
     )
 }
 
-fn write_some(
+fn write_sections(
     sections: &Sections,
     bytes: &[u8],
     counts: &[u32],
     order: &LabelOrder<'_>,
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
-    let text = |text: u32| order.strings[text as usize];
     let each = sections
-        .pairs
-        .clone()
-        .zip(sections.starts.windows(2))
+        .iter()
         .filter(|(pair, _)| counts[*pair] > 0)
-        .map(|(pair, at)| {
+        .map(|(pair, range)| {
             let (name, value) = order.pairs[pair];
-            ((text(name), text(value)), at[1] - at[0])
+            let name = order.strings[name as usize];
+            let value = order.strings[value as usize];
+            ((name, value), range.len())
         });
     writer.add(bytes, each)
 }
 
 /// Cuts pairs into ranges of about [`SECTIONS_SIZE`] bytes.
 fn cut(counts: &[u32]) -> Vec<Sections> {
-    let (mut all, mut start, mut starts) = (Vec::new(), 0, vec![0]);
+    let mut all = Vec::new();
+    let mut start = 0;
+    let mut starts = vec![0];
     for (pair, &n_series) in counts.iter().enumerate() {
-        let at = starts.last().copied().unwrap_or(0);
+        let section_start = starts.last().copied().unwrap_or(0);
         // A pair without series has no section.
-        starts.push(
-            at + if n_series == 0 {
-                0
-            } else {
-                PostingsWriter::section_size(n_series as usize)
-            },
-        );
-        if at >= SECTIONS_SIZE || pair + 1 == counts.len() {
+        let section_size = if n_series == 0 {
+            0
+        } else {
+            PostingsWriter::section_size(n_series as usize)
+        };
+        starts.push(section_start + section_size);
+        if section_start >= SECTIONS_SIZE || pair + 1 == counts.len() {
             all.push(Sections {
                 pairs: start..pair + 1,
                 starts: std::mem::replace(&mut starts, vec![0]),
@@ -106,14 +113,14 @@ fn make(
         let n_before = |end: usize| labels.iter().filter(|&&pair| (pair as usize) < end).count();
         for &pair in &labels[n_before(sections.pairs.start)..n_before(sections.pairs.end)] {
             let pair = pair as usize;
-            let at = &mut next[pair - sections.pairs.start];
-            bytes[*at..*at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
-            *at += size_of::<u32>();
+            let offset = &mut next[pair - sections.pairs.start];
+            bytes[*offset..*offset + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
+            *offset += size_of::<u32>();
         }
     }
-    for (pair, at) in sections.pairs.clone().zip(sections.starts.windows(2)) {
+    for (pair, range) in sections.iter() {
         if counts[pair] > 0 {
-            PostingsWriter::end_section(&mut bytes[at[0]..at[1]]);
+            PostingsWriter::end_section(&mut bytes[range]);
         }
     }
     bytes

@@ -102,15 +102,14 @@ impl Replay {
             .map(|idx| Shard::new(scratch.file(idx), options.start_timestamps))
             .collect();
         let unknown = UnknownSeriesFile::create(fs, &out.join(UNKNOWN_SAMPLES))?;
-        let (found, spare) = (ResolvedBatch::default(), ResolvedBatch::default());
         Ok(Self {
             input,
             resolver: Resolver::new(layout),
             shards,
             layout,
             unknown,
-            found,
-            spare,
+            found: ResolvedBatch::default(),
+            spare: ResolvedBatch::default(),
         })
     }
 
@@ -134,10 +133,9 @@ impl Replay {
             ..
         } = self;
         let definitions = resolver.read_all(records);
-        let apply_and_next = || rayon::join(|| found.apply(shards, *layout, input.head()), next).1;
-        let ((), next) = rayon::join(
+        let ((), ((), next)) = rayon::join(
             || resolver.find(records, definitions, input, spare),
-            apply_and_next,
+            || rayon::join(|| found.apply(shards, *layout, input.head()), next),
         );
         self.note(report)?;
         std::mem::swap(&mut self.found, &mut self.spare);
@@ -158,10 +156,9 @@ impl Replay {
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
             report.damage.append(std::mem::take(&mut routed.damage));
-            routed
-                .unknown
-                .iter()
-                .try_for_each(|sample| self.unknown.push(sample, report))?;
+            for sample in &routed.unknown {
+                self.unknown.push(sample, report)?;
+            }
         }
         Ok(())
     }
@@ -222,7 +219,8 @@ impl Replay {
 
     /// Writes the samples of head chunks without a definition to the file of unknown series.
     fn write_unknown_chunks(&mut self, report: &mut Report) -> Result<()> {
-        let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
+        let mut bytes = Vec::new();
+        let mut columns = SampleColumns::default();
         for chunk in &self.input.head_chunks {
             let is_covered = !chunk.is_out_of_order && chunk.max_ms < self.input.min_valid_ms;
             if is_covered || self.resolver.table.find(chunk.series).is_some() {

@@ -107,7 +107,8 @@ impl RecordReader {
     /// Returns the next records of one log, decompressed on the current thread pool, or `None` at
     /// the end.
     pub(crate) fn next_batch(&mut self) -> Option<Batch> {
-        let (mut batch, mut size) = (Vec::new(), 0_usize);
+        let mut batch = Vec::new();
+        let mut size = 0_usize;
         while let Some(raw) = self.waiting.take().or_else(|| self.next()) {
             let decoded_size = raw.record.compression.decoded_size(&raw.record.bytes);
             let other_log = batch.last().is_some_and(|last: &Raw| last.log != raw.log);
@@ -149,10 +150,9 @@ impl RecordReader {
 
     /// Returns the buffers of a batch to the pool.
     pub(crate) fn recycle(&mut self, batch: Batch) {
-        batch
-            .records
-            .into_iter()
-            .for_each(|record| self.spare.put(record.bytes));
+        for record in batch.records {
+            self.spare.put(record.bytes);
+        }
     }
 
     fn next(&mut self) -> Option<Raw> {

@@ -103,10 +103,9 @@ impl Router<'_> {
                     RecordContent::Metadata(found) => routed.n_metadata += found.len() as u64,
                     // Damage was reported with the tombstones.
                     RecordContent::Tombstones(found) => {
-                        found
-                            .iter()
-                            .filter(|it| is_eviction(it))
-                            .for_each(|it| self.route_eviction(it, routed));
+                        for it in found.iter().filter(|it| is_eviction(it)) {
+                            self.route_eviction(it, routed);
+                        }
                         return Ok(());
                     }
                     _ => {}
@@ -193,10 +192,8 @@ impl Routed {
     /// Clears the samples of the batch before and keeps the memory.
     fn clear(&mut self, n_shards: usize) {
         let mut shards = std::mem::take(&mut self.shards);
-        let (mut extras, mut unknown) = (
-            std::mem::take(&mut self.extras),
-            std::mem::take(&mut self.unknown),
-        );
+        let mut extras = std::mem::take(&mut self.extras);
+        let mut unknown = std::mem::take(&mut self.unknown);
         shards.resize_with(n_shards, Vec::new);
         shards.iter_mut().for_each(Vec::clear);
         extras.clear();

@@ -58,37 +58,37 @@ impl<'a> LabelOrder<'a> {
 
     /// Counts the series of each pair, on the current thread pool.
     pub(crate) fn count(&self, series: &[Position]) -> Vec<u32> {
-        let none = || vec![0; self.pairs.len()];
-        let count = |mut counts: Vec<u32>, some: &[Position]| {
-            for &series in some {
-                self.labels(series)
-                    .iter()
-                    .for_each(|&pair| counts[pair as usize] += 1);
-            }
-            counts
-        };
-        let add = |mut counts: Vec<u32>, more: Vec<u32>| {
-            counts.iter_mut().zip(more).for_each(|(n, more)| *n += more);
-            counts
-        };
         let per_worker = series.len().div_ceil(rayon::current_num_threads()).max(1);
-        series
+        let none = || vec![0; self.pairs.len()];
+        let counted = series
             .par_chunks(per_worker)
-            .fold(none, count)
-            .reduce_with(add)
-            .unwrap_or_else(none)
+            .fold(none, |mut counts, some| {
+                for &series in some {
+                    for &pair in self.labels(series) {
+                        counts[pair as usize] += 1;
+                    }
+                }
+                counts
+            });
+        counted.reduce_with(add).unwrap_or_else(none)
     }
 
     /// Returns the labels of a series as indexes of pairs, ascending.
     #[inline]
     pub(crate) fn labels(&self, position: Position) -> &[u32] {
-        let (LabelRun { ends, labels }, index) = (
-            &self.labels[position as usize / RUN_LEN],
-            position as usize % RUN_LEN,
-        );
+        let LabelRun { ends, labels } = &self.labels[position as usize / RUN_LEN];
+        let index = position as usize % RUN_LEN;
         let start = if index == 0 { 0 } else { ends[index - 1] };
         &labels[start as usize..ends[index] as usize]
     }
+}
+
+/// Adds counts of the same pairs.
+fn add(mut counts: Vec<u32>, more: Vec<u32>) -> Vec<u32> {
+    for (n, more) in counts.iter_mut().zip(more) {
+        *n += more;
+    }
+    counts
 }
 
 /// The input of the sort.
@@ -108,10 +108,8 @@ impl Sorter {
 
     fn run(&self, series: &[SeriesIdx]) -> LabelRun {
         let n_labels = series.iter().map(|&it| self.labels.get(it).len()).sum();
-        let (mut ends, mut labels) = (
-            Vec::with_capacity(series.len()),
-            Vec::with_capacity(n_labels),
-        );
+        let mut ends = Vec::with_capacity(series.len());
+        let mut labels = Vec::with_capacity(n_labels);
         for &it in series {
             labels.extend(self.labels(it));
             // All labels together have indexes of 32 bits.
@@ -125,7 +123,8 @@ impl Sorter {
         let mut keys: Vec<u64> = series.par_iter().map(|&it| self.key(it, 0)).collect();
         keys.par_sort_unstable();
         put(&keys, series);
-        let (mut groups, mut rest) = (Vec::new(), series);
+        let mut groups = Vec::new();
+        let mut rest = series;
         for same in keys.chunk_by(|a, b| a >> 32 == b >> 32) {
             let (group, behind) = rest.split_at_mut(same.len());
             groups.push(group);
@@ -151,13 +150,13 @@ impl Sorter {
             let mut keys: Vec<u64> = group.iter().map(|&it| self.key(it, depth)).collect();
             keys.sort_unstable();
             put(&keys, group);
-            let mut at = start;
+            let mut same_start = start;
             for same in keys.chunk_by(|a, b| a >> 32 == b >> 32) {
                 // At most one series of a group ends here: label sets are unique.
                 if same.len() > 1 && same[0] >> 32 > 0 {
-                    waiting.push((at, at + same.len(), depth + 1));
+                    waiting.push((same_start, same_start + same.len(), depth + 1));
                 }
-                at += same.len();
+                same_start += same.len();
             }
         }
     }
@@ -176,9 +175,9 @@ impl Sorter {
 
 /// Extracts the series from keys.
 fn put(keys: &[u64], series: &mut [SeriesIdx]) {
-    keys.iter()
-        .zip(series)
-        .for_each(|(&key, it)| *it = key as SeriesIdx);
+    for (&key, it) in keys.iter().zip(series) {
+        *it = key as SeriesIdx;
+    }
 }
 
 /// Returns all strings and all pairs, both ascending, and the rank of each pair. Pairs are indexes
@@ -215,17 +214,19 @@ fn order_texts(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>) {
     let n_names = all.len() as u32;
     all.extend((0..n_pairs).map(|id| (given.strings(id).1, n_names + id)));
     all.par_sort_unstable();
-    let (mut strings, mut indexes) = (Vec::new(), vec![0; all.len()]);
+    let mut strings = Vec::new();
+    let mut indexes = vec![0; all.len()];
     for same in all.chunk_by(|a, b| a.0 == b.0) {
-        same.iter()
-            .for_each(|&(_, which)| indexes[which as usize] = strings.len() as u32);
+        for &(_, which) in same {
+            indexes[which as usize] = strings.len() as u32;
+        }
         strings.push(same[0].0);
     }
     let mut pairs = vec![(0, 0); n_pairs as usize];
     for (same, i) in names.chunk_by(|a, b| a.0 == b.0).zip(0..) {
-        same.iter().for_each(|&(_, id)| {
-            pairs[id as usize] = (indexes[i], indexes[(n_names + id) as usize])
-        });
+        for &(_, id) in same {
+            pairs[id as usize] = (indexes[i], indexes[(n_names + id) as usize]);
+        }
     }
     (strings, pairs)
 }

@@ -14,7 +14,7 @@ pub(crate) type PairId = u32;
 pub(crate) struct LabelPairs {
     /// For each pair the name, then the value.
     strings: Arena<String>,
-    entries: Column<Entry>,
+    locations: Column<Location>,
     ids: HashIndex,
     scratch: String,
 }
@@ -41,7 +41,7 @@ impl<'a> NewPair<'a> {
 
 /// Location of the strings of a pair.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct Location {
     start: u32,
     name_size: u32,
     value_size: u32,
@@ -53,24 +53,25 @@ impl LabelPairs {
 
     /// Returns the number of pairs.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.locations.len()
     }
 
     /// Estimates the memory in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.strings.size() + self.entries.size() + self.ids.size()
+        self.strings.size() + self.locations.size() + self.ids.size()
     }
 
     /// Returns name and value of a pair.
     pub(crate) fn strings(&self, id: PairId) -> (&str, &str) {
-        strings(&self.strings, self.entries[id as usize])
+        strings(&self.strings, self.locations[id as usize])
     }
 
     /// Returns the number of a known pair.
     pub(crate) fn find(&self, pair: &NewPair<'_>) -> Option<PairId> {
-        let (all, entries) = (&self.strings, &self.entries);
+        let all = &self.strings;
+        let locations = &self.locations;
         self.ids.find(pair.hash, |id| {
-            strings(all, entries[id as usize]) == (pair.name, pair.value)
+            strings(all, locations[id as usize]) == (pair.name, pair.value)
         })
     }
 
@@ -80,18 +81,16 @@ impl LabelPairs {
             return Some(id);
         }
         let &NewPair { name, value, hash } = pair;
-        let id = u32::try_from(self.entries.len())
+        let id = u32::try_from(self.locations.len())
             .ok()
             .filter(|&id| id != Self::NONE)?;
         self.scratch.clear();
         self.scratch.push_str(name);
         self.scratch.push_str(value);
-        let (name_size, value_size) = (
-            u32::try_from(name.len()).ok()?,
-            u32::try_from(value.len()).ok()?,
-        );
+        let name_size = u32::try_from(name.len()).ok()?;
+        let value_size = u32::try_from(value.len()).ok()?;
         let start = self.strings.push(&self.scratch)?;
-        self.entries.push(Entry {
+        self.locations.push(Location {
             start,
             name_size,
             value_size,
@@ -101,9 +100,9 @@ impl LabelPairs {
     }
 }
 
-fn strings(all: &Arena<String>, entry: Entry) -> (&str, &str) {
-    let name_size = entry.name_size as usize;
-    all.run(entry.start, name_size + entry.value_size as usize)
+fn strings(all: &Arena<String>, location: Location) -> (&str, &str) {
+    let name_size = location.name_size as usize;
+    all.run(location.start, name_size + location.value_size as usize)
         .split_at(name_size)
 }
 

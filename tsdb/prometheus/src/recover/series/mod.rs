@@ -54,8 +54,8 @@ impl SeriesLabels {
 
     /// Appends a series: the number of its labels, then the labels. Returns `None` if the arena is
     /// full.
-    fn push(&mut self, run: &[PairId]) -> Option<()> {
-        self.indexes.push(self.all.push(run)?);
+    fn push(&mut self, counted_ids: &[PairId]) -> Option<()> {
+        self.indexes.push(self.all.push(counted_ids)?);
         Some(())
     }
 
@@ -116,25 +116,28 @@ impl<'a> Definitions<'a> {
         before.ids.truncate(labels.len());
         let start = self.runs.len();
         self.runs.push(0);
-        let (mut is_sorted, mut last): (bool, Option<DefinedLabel<'_>>) = (true, None);
+        let mut is_sorted = true;
+        let mut last: Option<DefinedLabel<'_>> = None;
         for (index, &label) in labels.iter().enumerate() {
             // Two labels that follow each other in the series before are in order.
             let is_known =
                 before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
             is_sorted &= is_known || last.is_none_or(|last| last.name < label.name);
             last = Some(label);
-            let pair = || NewPair::of(label.name, label.value);
             let id = match before.ids.get(index) {
                 Some(&same) if label.is_same => same,
                 _ if label.value.is_empty() => None,
-                _ => Some(pairs.find(&pair()).unwrap_or(LabelPairs::NONE)),
+                _ => {
+                    let pair = NewPair::of(label.name, label.value);
+                    Some(pairs.find(&pair).unwrap_or(LabelPairs::NONE))
+                }
             };
             match before.ids.get_mut(index) {
                 Some(before) => *before = id,
                 None => before.ids.push(id),
             }
             if id == Some(LabelPairs::NONE) {
-                self.new.push(pair());
+                self.new.push(NewPair::of(label.name, label.value));
             }
             self.runs.extend(id);
         }
@@ -167,7 +170,8 @@ impl SeriesTable {
 
     /// Decodes the series definitions of a record, and looks up known labels.
     pub(crate) fn read<'a>(&self, record: &'a [u8]) -> Definitions<'a> {
-        let (mut definitions, mut before) = (Definitions::default(), Previous::default());
+        let mut definitions = Definitions::default();
+        let mut before = Previous::default();
         let decoded = for_each_definition(record, |series_ref, labels| {
             definitions.push(&self.pairs, series_ref, labels, &mut before);
         });
@@ -183,18 +187,20 @@ impl SeriesTable {
             new,
             ..
         } = definitions;
-        let (mut runs, mut new) = (&mut runs[..], new.into_iter());
+        let mut runs = &mut runs[..];
+        let mut new = new.into_iter();
         for Defined {
             series_ref,
             is_sorted,
         } in series
         {
-            let (run, rest) = runs.split_at_mut(1 + runs[0] as usize);
+            let (counted_ids, rest) = runs.split_at_mut(1 + runs[0] as usize);
             runs = rest;
             let before = self.find(series_ref);
-            let series = self
-                .intern(run, &mut new)
-                .and_then(|()| self.find_or_create(run, is_sorted));
+            let series = match self.intern(&mut counted_ids[1..], &mut new) {
+                Some(()) => self.find_or_create(counted_ids, is_sorted),
+                None => None,
+            };
             if let Some(series) = series {
                 self.by_ref.insert(series_ref, series);
             }
@@ -209,15 +215,12 @@ impl SeriesTable {
     /// Interns the new labels of a series. Returns `None` if the table of labels is full.
     fn intern<'a>(
         &mut self,
-        run: &mut [PairId],
+        ids: &mut [PairId],
         new: &mut impl Iterator<Item = NewPair<'a>>,
     ) -> Option<()> {
         let mut is_whole = true;
-        for (id, pair) in run[1..]
-            .iter_mut()
-            .filter(|id| **id == LabelPairs::NONE)
-            .zip(new)
-        {
+        let unknown = ids.iter_mut().filter(|id| **id == LabelPairs::NONE);
+        for (id, pair) in unknown.zip(new) {
             let found = self.pairs.intern(&pair);
             is_whole &= found.is_some();
             *id = found.unwrap_or(LabelPairs::NONE);
@@ -225,8 +228,9 @@ impl SeriesTable {
         is_whole.then_some(())
     }
 
-    fn find_or_create(&mut self, run: &mut [PairId], is_sorted: bool) -> Option<SeriesIdx> {
-        let ids = &mut run[1..];
+    /// Finds or creates a series. `counted_ids` are the number of its labels, then the labels.
+    fn find_or_create(&mut self, counted_ids: &mut [PairId], is_sorted: bool) -> Option<SeriesIdx> {
+        let ids = &mut counted_ids[1..];
         if !is_sorted {
             let name = |id: &PairId| self.pairs.strings(*id).0;
             ids.sort_unstable_by(|a, b| name(a).cmp(name(b)));
@@ -234,21 +238,23 @@ impl SeriesTable {
                 return None;
             }
         }
-        let (labels, labels_hash) = (&self.labels, hash(ids));
+        let labels = &self.labels;
+        let labels_hash = hash(ids);
         if let Some(found) = self.by_labels.find(labels_hash, |it| labels.get(it) == ids) {
             return Some(found);
         }
         let series = SeriesIdx::try_from(self.len())
             .ok()
             .filter(|&series| series != SeriesRefs::NONE)?;
-        self.labels.push(run)?;
+        self.labels.push(counted_ids)?;
         self.by_labels.insert(labels_hash, series);
         Some(series)
     }
 
     /// Frees the lookup tables: no more series follow.
     pub(crate) fn close(&mut self) {
-        (self.by_labels, self.by_ref) = (HashIndex::default(), SeriesRefs::default());
+        self.by_labels = HashIndex::default();
+        self.by_ref = SeriesRefs::default();
     }
 }
 

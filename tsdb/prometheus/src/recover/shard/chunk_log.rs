@@ -153,10 +153,10 @@ impl ChunkLog {
     /// Returns a chunk and the ref of the one before it. `scratch` is the buffer for reads.
     pub(crate) fn get<'a>(
         &'a self,
-        at: ChunkRef,
+        chunk: ChunkRef,
         scratch: &'a mut Vec<u8>,
     ) -> Result<Option<(SeriesChunk<ChunkBytes<'a>>, ChunkRef)>> {
-        let Some(position) = at.0.checked_sub(1) else {
+        let Some(position) = chunk.0.checked_sub(1) else {
             return Ok(None);
         };
         let bytes = if position < self.file.size() {
@@ -165,21 +165,19 @@ impl ChunkLog {
             self.in_memory(position)
         };
         match take(bytes) {
-            Some((part, before)) if before.0 < at.0 => Ok(Some((part, before))),
+            Some((part, before)) if before.0 < chunk.0 => Ok(Some((part, before))),
             _ => Err(self.corrupt(position)),
         }
     }
 
     /// Returns the first byte of a chunk in memory, or 0 if it is in the file, for
     /// [`prefetch`](varve_collections::prefetch()).
-    pub(crate) fn first_byte(&self, at: ChunkRef) -> u64 {
-        match at
-            .0
-            .checked_sub(1)
-            .filter(|&position| position >= self.file.size())
-        {
-            Some(position) => u64::from(self.in_memory(position)[0]),
-            None => 0,
+    pub(crate) fn first_byte(&self, chunk: ChunkRef) -> u64 {
+        match chunk.0.checked_sub(1) {
+            Some(position) if position >= self.file.size() => {
+                u64::from(self.in_memory(position)[0])
+            }
+            _ => 0,
         }
     }
 
@@ -232,7 +230,8 @@ fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(SeriesChunk<ChunkBytes<'a>>,
         0 => ChunkBytes::Inline(&[]),
         _ => ChunkBytes::Head(u32::try_from(number).ok()?),
     };
-    let (is_out_of_order, is_split) = (code & OUT_OF_ORDER != 0, code & SPLIT != 0);
+    let is_out_of_order = code & OUT_OF_ORDER != 0;
+    let is_split = code & SPLIT != 0;
     let chunk = Chunk {
         encoding,
         min_ms,

@@ -290,9 +290,10 @@ impl Shard {
             self.n_out_of_order += 1;
             return self.push_out_of_order(slot, sample);
         }
-        match self.push(slot, sample, head) {
-            true => self.n_appended += 1,
-            false => self.n_not_newer += 1,
+        if self.push(slot, sample, head) {
+            self.n_appended += 1;
+        } else {
+            self.n_not_newer += 1;
         }
     }
 
@@ -313,9 +314,10 @@ impl Shard {
         }
         let is_plain =
             matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
-        let goes_on = match is_plain {
-            true => state.open.can_append(),
-            false => state.has_encoder,
+        let goes_on = if is_plain {
+            state.open.can_append()
+        } else {
+            state.has_encoder
         };
         if !goes_on || window_of(timestamp_ms) != window_of(last_ms) {
             self.end(slot, false);
@@ -358,7 +360,7 @@ impl Shard {
         }
         for chunk in encoder.drain() {
             self.finished
-                .append(&mut state.last, &entry(&chunk, false, false));
+                .append(&mut state.last, &series_chunk(&chunk, false, false));
         }
     }
 
@@ -473,8 +475,9 @@ impl Shard {
     fn end(&mut self, slot: u32, is_split: bool) {
         let state = &mut self.states[slot as usize];
         if state.open.n_samples() > 0 {
-            let (max_ms, n_samples, mut bytes) =
-                (state.open.last_ms(), state.open.n_samples(), Vec::new());
+            let max_ms = state.open.last_ms();
+            let n_samples = state.open.n_samples();
+            let mut bytes = Vec::new();
             let min_ms = state.open.copy_to(&self.open, &mut bytes);
             state.open.clear(&mut self.open);
             let chunk = Chunk {
@@ -485,14 +488,14 @@ impl Shard {
                 bytes,
             };
             self.finished
-                .append(&mut state.last, &entry(&chunk, false, is_split));
+                .append(&mut state.last, &series_chunk(&chunk, false, is_split));
         }
         if std::mem::take(&mut state.has_encoder)
             && let Some(mut encoder) = self.encoders.remove(&slot)
         {
             for chunk in encoder.finish() {
                 self.finished
-                    .append(&mut state.last, &entry(&chunk, false, is_split));
+                    .append(&mut state.last, &series_chunk(&chunk, false, is_split));
             }
         }
     }
@@ -528,7 +531,7 @@ impl Shard {
                 self.windows
                     .add(chunk.min_ms, chunk.max_ms, &mut state.windows);
                 self.finished
-                    .append(&mut state.last, &entry(&chunk, true, false));
+                    .append(&mut state.last, &series_chunk(&chunk, true, false));
             }
         }
         self.out_of_order_size = 0;
@@ -552,7 +555,9 @@ impl Shard {
             self.take_head_chunks(slot as u32, i64::MAX, head);
         }
         let others: Vec<u32> = self.encoders.keys().copied().collect();
-        others.into_iter().for_each(|slot| self.end(slot, false));
+        for slot in others {
+            self.end(slot, false);
+        }
         self.end_out_of_order();
     }
 
@@ -583,10 +588,10 @@ impl Shard {
         scratch: &mut Vec<u8>,
         found: &mut Vec<FoundChunk>,
     ) -> Result<()> {
-        let (state, TimeRange { start_ms, end_ms }) =
-            (&self.states[slot as usize], range_of(window));
+        let state = &self.states[slot as usize];
+        let TimeRange { start_ms, end_ms } = range_of(window);
         found.clear();
-        let mut at = state.last;
+        let mut position = state.last;
         while let Some((
             SeriesChunk {
                 chunk,
@@ -594,11 +599,11 @@ impl Shard {
                 is_split,
             },
             before,
-        )) = self.finished.get(at, scratch)?
+        )) = self.finished.get(position, scratch)?
         {
             if chunk.min_ms <= end_ms && start_ms <= chunk.max_ms {
                 let location = match chunk.bytes {
-                    ChunkBytes::Inline(_) => ChunkLocation::Finished(at),
+                    ChunkBytes::Inline(_) => ChunkLocation::Finished(position),
                     ChunkBytes::Head(index) => ChunkLocation::Head(index),
                 };
                 found.push(SeriesChunk {
@@ -607,10 +612,11 @@ impl Shard {
                     is_split,
                 });
             }
-            at = before;
+            position = before;
         }
         found.reverse();
-        let (n_samples, max_ms) = (state.open.n_samples(), state.open.last_ms());
+        let n_samples = state.open.n_samples();
+        let max_ms = state.open.last_ms();
         if n_samples > 0 && window_of(max_ms) == window {
             let chunk = Chunk {
                 encoding: Encoding::Xor,
@@ -642,7 +648,7 @@ impl Shard {
                 found.chunk.min_ms = self.states[slot as usize].open.copy_to(&self.open, scratch);
                 Ok(scratch)
             }
-            ChunkLocation::Finished(at) => match self.finished.get(at, scratch)? {
+            ChunkLocation::Finished(position) => match self.finished.get(position, scratch)? {
                 Some((
                     SeriesChunk {
                         chunk:
@@ -666,7 +672,11 @@ impl Shard {
     }
 }
 
-fn entry(chunk: &Chunk, is_out_of_order: bool, is_split: bool) -> SeriesChunk<ChunkBytes<'_>> {
+fn series_chunk(
+    chunk: &Chunk,
+    is_out_of_order: bool,
+    is_split: bool,
+) -> SeriesChunk<ChunkBytes<'_>> {
     SeriesChunk {
         chunk: chunk.with(ChunkBytes::Inline(&chunk.bytes)),
         is_out_of_order,

@@ -24,11 +24,12 @@ pub(crate) fn decode_histograms(
                 | RecordType::FloatHistogramsV2
         )
     );
-    let (mut series, mut n_unknown) = (RefDecoder::of(record), 0);
+    let mut series = RefDecoder::of(record);
+    let mut n_unknown = 0;
     decode(record, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
         match take_histogram(src, is_float)? {
-            Some(histogram) => {
+            Decoded::Histogram(histogram) => {
                 dst.push(RefHistogram {
                     series,
                     timestamp_ms,
@@ -36,15 +37,22 @@ pub(crate) fn decode_histograms(
                     histogram: Arc::new(histogram),
                 });
             }
-            None => n_unknown += 1,
+            Decoded::UnknownSchema => n_unknown += 1,
         }
         Some(())
     })?;
     Ok(n_unknown)
 }
 
-/// Reads a histogram. The inner option is `None` if its schema is unknown.
-fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogram>> {
+/// A histogram of a record.
+enum Decoded {
+    Histogram(Histogram),
+    /// It was read and cannot be used.
+    UnknownSchema,
+}
+
+/// Reads a histogram. Returns `None` if it is invalid.
+fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Decoded> {
     let reset_hint = ResetHint::from_code(src.u8()?).unwrap_or_default();
     let schema = src.varint()?;
     let zero_threshold = src.f64()?;
@@ -54,7 +62,8 @@ fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogr
         (src.uvarint()?, src.uvarint()?)
     };
     let sum = src.f64()?;
-    let (positive_spans, negative_spans) = (take_spans(src)?, take_spans(src)?);
+    let positive_spans = take_spans(src)?;
+    let negative_spans = take_spans(src)?;
     let counts = if is_float {
         HistogramCounts::Float {
             count: f64::from_bits(count),
@@ -75,13 +84,12 @@ fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogr
     } else {
         Vec::new()
     };
-    let is_known = schema == i64::from(CUSTOM_BUCKETS_SCHEMA) || (-4..=8).contains(&schema);
-    let Some(schema) = i8::try_from(schema).ok().filter(|_| is_known) else {
-        return Some(None);
-    };
-    Some(Some(Histogram {
+    if schema != i64::from(CUSTOM_BUCKETS_SCHEMA) && !(-4..=8).contains(&schema) {
+        return Some(Decoded::UnknownSchema);
+    }
+    Some(Decoded::Histogram(Histogram {
         reset_hint,
-        schema,
+        schema: i8::try_from(schema).ok()?,
         zero_threshold,
         sum,
         counts,
@@ -98,10 +106,8 @@ fn take_len(src: &mut Cursor<'_>) -> Option<usize> {
 fn take_spans(src: &mut Cursor<'_>) -> Option<Vec<BucketSpan>> {
     let mut spans = Vec::new();
     for _ in 0..take_len(src)? {
-        let (offset, length) = (
-            i32::try_from(src.varint()?).ok()?,
-            u32::try_from(src.uvarint()?).ok()?,
-        );
+        let offset = i32::try_from(src.varint()?).ok()?;
+        let length = u32::try_from(src.uvarint()?).ok()?;
         spans.push(BucketSpan { offset, length });
     }
     Some(spans)
@@ -109,7 +115,8 @@ fn take_spans(src: &mut Cursor<'_>) -> Option<Vec<BucketSpan>> {
 
 /// Reads counts, which are stored as deltas.
 fn take_counts(src: &mut Cursor<'_>) -> Option<Vec<u64>> {
-    let (mut counts, mut count) = (Vec::new(), 0_u64);
+    let mut counts = Vec::new();
+    let mut count = 0_u64;
     for _ in 0..take_len(src)? {
         count = count.wrapping_add_signed(src.varint()?);
         counts.push(count);

@@ -115,10 +115,10 @@ impl RecordType {
 
 /// A record with a valid checksum and invalid content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("record of type {record_type} is invalid at byte {at}")]
+#[error("record of type {record_type} is invalid at byte {offset}")]
 pub struct RecordError {
     /// Offset in the decompressed record.
-    pub at: usize,
+    pub offset: usize,
     /// First byte of the record.
     pub record_type: u8,
 }
@@ -285,7 +285,7 @@ fn decode_rest<'a>(
     while !src.is_empty() {
         let left = src.len();
         item(&mut src).ok_or(RecordError {
-            at: record.len() - left,
+            offset: record.len() - left,
             record_type,
         })?;
     }
@@ -294,8 +294,11 @@ fn decode_rest<'a>(
 
 fn decode_min_valid_time(record: &[u8], dst: &mut Vec<i64>) -> Result<(), RecordError> {
     decode(record, |src| {
-        (dst.is_empty() && src.len() == size_of::<i64>())
-            .then(|| dst.extend(src.be_u64().map(u64::cast_signed)))
+        if !dst.is_empty() || src.len() != size_of::<i64>() {
+            return None;
+        }
+        dst.push(src.be_u64()?.cast_signed());
+        Some(())
     })
 }
 
@@ -340,7 +343,8 @@ fn decode_metadata<'a>(
     dst: &mut Vec<RefMetadata<'a>>,
 ) -> Result<(), RecordError> {
     decode(record, |src| {
-        let (series, metric_type) = (src.uvarint()?, MetricType::from_number(src.u8()?.into()));
+        let series = src.uvarint()?;
+        let metric_type = MetricType::from_number(src.u8()?.into());
         let mut metadata = RefMetadata {
             series,
             metric_type,

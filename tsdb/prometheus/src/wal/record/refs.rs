@@ -41,7 +41,8 @@ impl RefDecoder {
                     Some(first) => first,
                     None => *first.insert((src.be_u64()?, src.be_u64()?.cast_signed())),
                 };
-                let (series_step, time_step) = (src.varint()?, src.varint()?);
+                let series_step = src.varint()?;
+                let time_step = src.varint()?;
                 Some((
                     series.wrapping_add_signed(series_step),
                     time.wrapping_add(time_step),
@@ -59,8 +60,9 @@ impl RefDecoder {
                 Some((last.series, timestamp_ms, last.start_ms))
             }
             Self::FromLast(none) => {
-                let (series, first_ms, start_ms) =
-                    (src.varint()?.cast_unsigned(), src.varint()?, src.varint()?);
+                let series = src.varint()?.cast_unsigned();
+                let first_ms = src.varint()?;
+                let start_ms = src.varint()?;
                 *none = Some(LastItem {
                     first_ms,
                     first_start_ms: start_ms,

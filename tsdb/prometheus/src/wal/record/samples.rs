@@ -14,13 +14,14 @@ pub(crate) fn for_each_sample(
 ) -> Result<(), RecordError> {
     let mut series = RefDecoder::of(record);
     let mut src = Cursor::new(record.get(1..).unwrap_or_default());
-    if let (RefDecoder::FromFirst(first), true) =
-        (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX)
+    // Fast path: many samples of type 2.
+    if src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX
+        && let RefDecoder::FromFirst(first) = &mut series
     {
         *first = src.be_u64().zip(src.be_u64().map(u64::cast_signed));
-        first
-            .iter()
-            .for_each(|&first| for_each_short(&mut src, first, &mut each));
+        if let Some((first_series, first_ms)) = *first {
+            for_each_short(&mut src, first_series, first_ms, &mut each);
+        }
     }
     decode_rest(record, src, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
@@ -43,28 +44,33 @@ const SAMPLE_SIZE_MAX: usize = 2 * VARINT_SIZE_MAX + 8;
 #[inline]
 fn for_each_short(
     src: &mut Cursor<'_>,
-    (series, first_ms): (u64, i64),
+    first_series: u64,
+    first_ms: i64,
     each: &mut impl FnMut(RefSample),
 ) {
-    let word = |bytes: &[u8; SAMPLE_SIZE_MAX], at: usize| -> [u8; 8] {
-        bytes[at..at + 8]
-            .try_into()
-            .expect("a slice of eight bytes")
-    };
     while let Some(bytes) = src.rest.first_chunk::<SAMPLE_SIZE_MAX>() {
-        let Some((series_step, at)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else {
+        let Some((series_step, series_size)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else {
             return;
         };
-        let Some((time_step, size)) = short_u64(u64::from_le_bytes(word(bytes, at))) else {
+        let time = u64::from_le_bytes(word(bytes, series_size));
+        let Some((time_step, time_size)) = short_u64(time) else {
             return;
         };
-        let at = at + size;
+        let value_offset = series_size + time_size;
         each(RefSample {
-            series: series.wrapping_add_signed(unzigzag(series_step)),
+            series: first_series.wrapping_add_signed(unzigzag(series_step)),
             timestamp_ms: first_ms.wrapping_add(unzigzag(time_step)),
             start_ms: 0,
-            value: f64::from_be_bytes(word(bytes, at)),
+            value: f64::from_be_bytes(word(bytes, value_offset)),
         });
-        src.rest = &src.rest[at + 8..];
+        src.rest = &src.rest[value_offset + 8..];
     }
+}
+
+/// Returns the eight bytes at an offset.
+#[inline]
+fn word(bytes: &[u8; SAMPLE_SIZE_MAX], offset: usize) -> [u8; 8] {
+    bytes[offset..offset + 8]
+        .try_into()
+        .expect("a slice of eight bytes")
 }

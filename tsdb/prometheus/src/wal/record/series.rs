@@ -41,7 +41,8 @@ pub(crate) fn for_each_definition<'a>(
     mut each: impl FnMut(u64, &[DefinedLabel<'a>]),
 ) -> Result<(), RecordError> {
     // Bytes and strings of the labels of the series before.
-    let (mut encoded, mut labels) = (Vec::<&[u8]>::new(), Vec::<DefinedLabel<'_>>::new());
+    let mut encoded = Vec::<&[u8]>::new();
+    let mut labels = Vec::<DefinedLabel<'_>>::new();
     decode(record, |src| {
         let series = src.be_u64()?;
         let n_labels = src.n_items()?;
@@ -65,7 +66,10 @@ pub(crate) fn for_each_definition<'a>(
             };
             let bytes = &start[..start.len() - src.len()];
             match labels.get_mut(index) {
-                Some(before) => (*before, encoded[index]) = (label, bytes),
+                Some(before) => {
+                    *before = label;
+                    encoded[index] = bytes;
+                }
                 None => {
                     labels.push(label);
                     encoded.push(bytes);

@@ -238,7 +238,7 @@ fn a_truncated_record_gives_the_items_before_the_cut() {
         (error, samples.len()),
         (
             RecordError {
-                at: 27,
+                offset: 27,
                 record_type: 2
             },
             1
