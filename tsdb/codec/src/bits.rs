@@ -69,8 +69,8 @@ impl<'a> BitWriter<'a> {
 #[derive(Debug)]
 pub struct BitReader<'a> {
     src: &'a [u8],
-    /// Position in bits.
-    at: usize,
+    /// In bits.
+    position: usize,
 }
 
 impl<'a> BitReader<'a> {
@@ -78,21 +78,22 @@ impl<'a> BitReader<'a> {
     #[inline]
     #[must_use]
     pub fn new(src: &'a [u8]) -> Self {
-        Self { src, at: 0 }
+        Self { src, position: 0 }
     }
 
     /// Returns the number of bits read.
     #[inline]
     #[must_use]
     pub fn position(&self) -> usize {
-        self.at
+        self.position
     }
 
     /// Returns at least [`TAKE_MAX`] of the next bits, lowest first.
     #[inline]
     #[must_use]
     pub fn peek(&self) -> u64 {
-        let (byte, shift) = (self.at / 8, self.at % 8);
+        let byte = self.position / 8;
+        let shift = self.position % 8;
         let rest = self.src.get(byte..).unwrap_or_default();
         // Fast path: eight bytes are left.
         let word = match rest.first_chunk::<8>() {
@@ -109,7 +110,7 @@ impl<'a> BitReader<'a> {
     /// Skips bits.
     #[inline]
     pub fn skip(&mut self, count: u32) {
-        self.at += count as usize;
+        self.position += count as usize;
     }
 
     /// Reads `count` bits, at most [`TAKE_MAX`].
@@ -143,8 +144,8 @@ impl<'a> BitReader<'a> {
     #[inline]
     #[must_use]
     pub fn finish(self) -> Option<()> {
-        let used = self.at.div_ceil(8) == self.src.len();
-        (used && (self.at.is_multiple_of(8) || self.peek() == 0)).then_some(())
+        let used = self.position.div_ceil(8) == self.src.len();
+        (used && (self.position.is_multiple_of(8) || self.peek() == 0)).then_some(())
     }
 }
 

@@ -8,7 +8,8 @@
 /// complete code and be at most `length_max`.
 const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
     let mut codes = [0; N];
-    let (mut next, mut length) = (0_u16, 1);
+    let mut next = 0_u16;
+    let mut length = 1;
     while length <= length_max {
         let mut symbol = 0;
         while symbol < N {
@@ -33,7 +34,8 @@ pub const fn all_codes<const N: usize, const M: usize>(
     lengths: &[[u8; N]; M],
     length_max: usize,
 ) -> [[u16; N]; M] {
-    let (mut all, mut i) = ([[0; N]; M], 0);
+    let mut all = [[0; N]; M];
+    let mut i = 0;
     while i < M {
         all[i] = codes(&lengths[i], length_max);
         i += 1;
@@ -45,7 +47,8 @@ pub const fn all_codes<const N: usize, const M: usize>(
 pub const fn all_symbols<const N: usize, const M: usize, const C: usize>(
     lengths: &[[u8; N]; M],
 ) -> [[(u8, u8); C]; M] {
-    let (mut all, mut i) = ([[(0, 0); C]; M], 0);
+    let mut all = [[(0, 0); C]; M];
+    let mut i = 0;
     while i < M {
         all[i] = symbols(&lengths[i]);
         i += 1;

@@ -58,7 +58,10 @@ pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Optio
 }
 
 fn decode_column(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Option<()> {
-    let head = take_u64(src).filter(|_| n > 0)?;
+    if n == 0 {
+        return None;
+    }
+    let head = take_u64(src)?;
     let start_ms = take_i64(src)?;
     let line = line(start_ms, unzigzag(head >> 1));
     // Fast path: a regular column.
@@ -100,9 +103,13 @@ impl RegularTimestamps {
     /// they are damaged.
     #[must_use]
     pub fn decode(mut src: &[u8], n: usize) -> Option<Self> {
-        let head = take_u64(&mut src).filter(|head| head & 1 == 0)?;
-        let start_ms = take_i64(&mut src).filter(|_| src.is_empty())?;
-        let step_ms = Some(unzigzag(head >> 1)).filter(|&step_ms| step_ms > 0)?;
+        let head = take_u64(&mut src)?;
+        let start_ms = take_i64(&mut src)?;
+        let step_ms = unzigzag(head >> 1);
+        let is_regular = head & 1 == 0;
+        if !is_regular || !src.is_empty() || step_ms <= 0 {
+            return None;
+        }
         let steps = i64::try_from(n.checked_sub(1)?).ok()?;
         start_ms.checked_add(steps.checked_mul(step_ms)?)?;
         Some(Self {
@@ -132,10 +139,13 @@ impl RegularTimestamps {
         if to_ms < self.start_ms || end_ms < from_ms || to_ms < from_ms {
             return 0..0;
         }
-        // Not negative, and at most `n`.
-        let steps_to = |time_ms: i64| time_ms.clamp(self.start_ms, end_ms).abs_diff(self.start_ms);
         let step_ms = self.step_ms.unsigned_abs();
-        steps_to(from_ms).div_ceil(step_ms) as usize..(steps_to(to_ms) / step_ms) as usize + 1
+        let from_distance_ms = from_ms.clamp(self.start_ms, end_ms).abs_diff(self.start_ms);
+        let to_distance_ms = to_ms.clamp(self.start_ms, end_ms).abs_diff(self.start_ms);
+        // Both are at most `n`.
+        let first = from_distance_ms.div_ceil(step_ms) as usize;
+        let last = (to_distance_ms / step_ms) as usize;
+        first..last + 1
     }
 
     /// Appends the timestamps at `wanted`.

@@ -29,17 +29,18 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
         return dst.extend(integers.iter().flat_map(|integer| integer.to_le_bytes()));
     }
     let mask = (1_u64 << width) - 1;
-    let mut at = dst.len();
-    let end = at + (integers.len() * width as usize).div_ceil(8);
+    let mut offset = dst.len();
+    let end = offset + (integers.len() * width as usize).div_ceil(8);
     dst.resize(end + WORD_SIZE, 0);
-    let (mut gathered, mut n_bits) = (0_u64, 0);
+    let mut gathered = 0_u64;
+    let mut n_bits = 0;
     for &integer in integers {
         // At most 7 bits remain from the previous integer, so 56 more fit.
         gathered |= (integer.cast_unsigned() & mask) << n_bits;
         n_bits += width;
-        dst[at..at + WORD_SIZE].copy_from_slice(&gathered.to_le_bytes());
+        dst[offset..offset + WORD_SIZE].copy_from_slice(&gathered.to_le_bytes());
         let n_bytes = n_bits / 8;
-        at += n_bytes as usize;
+        offset += n_bytes as usize;
         // 56 + 7 bits are at most 7 whole bytes, so this shifts by less than 64.
         gathered >>= 8 * n_bytes;
         n_bits %= 8;
@@ -70,30 +71,30 @@ fn unpack_words(src: &[u8], dst: &mut [i64]) {
 
 fn unpack_width<const WIDTH: usize>(src: &[u8], dst: &mut [i64]) {
     let mut groups = dst.chunks_exact_mut(GROUP);
-    let mut at = 0;
+    let mut offset = 0;
     for group in groups.by_ref() {
         let group = group.try_into().expect("chunks have the size of a group");
         // Fast path: the last integer can be loaded as a whole word.
-        match src.get(at..at + WIDTH + WORD_SIZE) {
+        match src.get(offset..offset + WIDTH + WORD_SIZE) {
             Some(bytes) => unpack_group::<WIDTH>(bytes, group),
-            None => unpack_group::<WIDTH>(&padded(src, at, WIDTH)[..WIDTH + WORD_SIZE], group),
+            None => unpack_group::<WIDTH>(&padded(src, offset, WIDTH)[..WIDTH + WORD_SIZE], group),
         }
-        at += WIDTH;
+        offset += WIDTH;
     }
     let rest = groups.into_remainder();
     if !rest.is_empty() {
         let mut group = [0; GROUP];
-        unpack_group::<WIDTH>(&padded(src, at, WIDTH)[..WIDTH + WORD_SIZE], &mut group);
+        unpack_group::<WIDTH>(&padded(src, offset, WIDTH)[..WIDTH + WORD_SIZE], &mut group);
         rest.copy_from_slice(&group[..rest.len()]);
     }
 }
 
-/// Copies up to `size` bytes from `at` on, and pads them with zeros.
-fn padded(src: &[u8], at: usize, size: usize) -> [u8; WIDTH_MAX as usize + WORD_SIZE] {
+/// Copies up to `size` bytes from `offset` on, and pads them with zeros.
+fn padded(src: &[u8], offset: usize, size: usize) -> [u8; WIDTH_MAX as usize + WORD_SIZE] {
     let mut bytes = [0; WIDTH_MAX as usize + WORD_SIZE];
-    let there = &src[at.min(src.len())..];
-    let there = &there[..size.min(there.len())];
-    bytes[..there.len()].copy_from_slice(there);
+    let rest = &src[offset.min(src.len())..];
+    let rest = &rest[..size.min(rest.len())];
+    bytes[..rest.len()].copy_from_slice(rest);
     bytes
 }
 

@@ -93,10 +93,11 @@ impl Widths {
             n_patches: 0,
             cost: n * BIT * WIDTH_FULL as usize,
         };
-        let widest = |counts: &[u32; 65]| counts.iter().rposition(|&count| count > 0).unwrap_or(0);
+        let widest = widest(&self.non_negative).max(widest(&self.negative));
         // Number of residuals wider than `width`, and their excess bits in total.
-        let (mut n_wider, mut excess) = (0, 0);
-        for width in (0..=widest(&self.non_negative).max(widest(&self.negative))).rev() {
+        let mut n_wider = 0;
+        let mut excess = 0;
+        for width in (0..=widest).rev() {
             if width < 64 {
                 n_patches += self.non_negative[width + 1] as usize;
                 n_wider += (self.non_negative[width + 1] + self.negative[width + 1]) as usize;
@@ -125,6 +126,11 @@ impl Widths {
     }
 }
 
+/// Returns the largest width that a residual has.
+fn widest(counts: &[u32; 65]) -> usize {
+    counts.iter().rposition(|&count| count > 0).unwrap_or(0)
+}
+
 /// Estimates from a sample the smallest integer that is not a low outlier. Returns `None` if the
 /// arithmetic overflows.
 fn usual_min(integers: &[i64]) -> Option<i64> {
@@ -136,10 +142,8 @@ fn usual_min(integers: &[i64]) -> Option<i64> {
     }
     let probes = &mut probes[..n_probes];
     probes.sort_unstable();
-    let (low, high) = (
-        probes[n_probes / OUTLIER_SHARE],
-        probes[n_probes - 1 - n_probes / OUTLIER_SHARE],
-    );
+    let low = probes[n_probes / OUTLIER_SHARE];
+    let high = probes[n_probes - 1 - n_probes / OUTLIER_SHARE];
     let spread = high.checked_sub(low)?;
     let threshold = low.checked_sub(spread.checked_mul(2)?)?;
     integers

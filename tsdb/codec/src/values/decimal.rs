@@ -124,8 +124,11 @@ fn scale(
 ) -> usize {
     let start = integers.len();
     integers.extend(values.iter().map(|&value| encode(value)));
-    let inexact = |(value, integer): (&f64, &i64)| usize::from(!is_same(decode(*integer), *value));
-    values.iter().zip(&integers[start..]).map(inexact).sum()
+    let mut n_inexact = 0;
+    for (value, integer) in values.iter().zip(&integers[start..]) {
+        n_inexact += usize::from(!is_same(decode(*integer), *value));
+    }
+    n_inexact
 }
 
 #[inline(always)]
@@ -190,11 +193,10 @@ pub(super) fn exact_exponent(values: &[f64], integers: &mut Vec<i64>) -> Option<
 /// Finds an exponent with which most values are close to decimals.
 pub(super) fn nearest_exponent(values: &[f64]) -> Option<Exponent> {
     probe(values, |value, least| {
-        let is_near = |exponent: &Exponent| {
+        least.and_greater().find(|exponent| {
             let near = exponent.double(exponent.integer(value));
             ulps_between(near, value).unsigned_abs() <= ULPS_MAX
-        };
-        least.and_greater().find(is_near)
+        })
     })
 }
 
@@ -209,7 +211,8 @@ fn least_exact(value: f64, least: Exponent) -> Option<Exponent> {
 /// exponent of one value. Returns `None` if `find` fails for more than a quarter of them.
 fn probe(values: &[f64], find: impl Fn(f64, Exponent) -> Option<Exponent>) -> Option<Exponent> {
     let mut exponent = Exponent(0);
-    let (mut n_probed, mut n_failed) = (0, 0);
+    let mut n_probed = 0;
+    let mut n_failed = 0;
     let stride = values.len().div_ceil(PROBES);
     for &value in values.iter().skip(stride / 2).step_by(stride.max(1)) {
         n_probed += 1;

@@ -172,7 +172,8 @@ fn patch_of_code(code: u64) -> i64 {
 
 /// Appends a byte with gap and code, and their excess.
 fn put_patch(gap: u64, code: u64, dst: &mut Vec<u8>) {
-    let (gap_nibble, code_nibble) = (gap.min(NIBBLE_MAX), code.min(NIBBLE_MAX));
+    let gap_nibble = gap.min(NIBBLE_MAX);
+    let code_nibble = code.min(NIBBLE_MAX);
     dst.push((gap_nibble << 4 | code_nibble) as u8);
     if gap_nibble == NIBBLE_MAX {
         put_u64(dst, gap - NIBBLE_MAX);
@@ -186,7 +187,8 @@ fn put_patch(gap: u64, code: u64, dst: &mut Vec<u8>) {
 fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
     let (&byte, rest) = src.split_first()?;
     *src = rest;
-    let (mut gap, mut code) = (u64::from(byte >> 4), u64::from(byte) & NIBBLE_MAX);
+    let mut gap = u64::from(byte >> 4);
+    let mut code = u64::from(byte) & NIBBLE_MAX;
     if gap == NIBBLE_MAX {
         gap = gap.checked_add(take_u64(src)?)?;
     }
@@ -215,7 +217,9 @@ pub fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
     } else {
         None
     };
-    let (mut divisor, mut patches, mut n_patches) = (1, *src, 0);
+    let mut divisor = 1;
+    let mut patches = *src;
+    let mut n_patches = 0;
     if head & EXTENDED != 0 {
         divisor = take_u64(src).filter(|&divisor| divisor != 0)?.cast_signed();
         n_patches = take_u64(src).filter(|&n| n <= dst.len() as u64)?;
@@ -298,7 +302,8 @@ fn sum_up(residuals: &mut [i64], mut sum: i64, step: impl Fn(i64) -> i64) {
     let (groups, rest) = residuals.as_chunks_mut::<4>();
     for group in groups {
         let [a, b, c, d] = group.map(&step);
-        let (ab, cd) = (a.wrapping_add(b), c.wrapping_add(d));
+        let ab = a.wrapping_add(b);
+        let cd = c.wrapping_add(d);
         let abc = ab.wrapping_add(c);
         *group = [a, ab, abc, ab.wrapping_add(cd)].map(|steps| sum.wrapping_add(steps));
         sum = group[3];
