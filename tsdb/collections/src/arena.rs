@@ -22,8 +22,8 @@ pub trait Piece: Default {
     fn filled(&self) -> (usize, usize);
     /// Appends a run. The piece must have room for it.
     fn append(&mut self, run: &Self::Run);
-    /// Returns the run at a range of positions.
-    fn run(&self, at: Range<usize>) -> &Self::Run;
+    /// Returns the run at a range of positions in the piece.
+    fn run(&self, range: Range<usize>) -> &Self::Run;
 }
 
 /// Runs of values.
@@ -70,11 +70,11 @@ impl<P: Piece> Arena<P> {
         if !fits {
             self.open = self.make_room(n)?;
         }
-        let place = self.open * PIECE_LEN + self.pieces[self.open].piece.filled().0;
+        let position = self.open * PIECE_LEN + self.pieces[self.open].piece.filled().0;
         let open = &mut self.pieces[self.open];
         open.piece.append(run);
         open.n_used += n + 1;
-        Some(u32::try_from(place).expect("there are at most PIECES_MAX pieces"))
+        Some(u32::try_from(position).expect("there are at most PIECES_MAX pieces"))
     }
 
     /// Makes room for a run and returns the index of its piece.
@@ -93,21 +93,24 @@ impl<P: Piece> Arena<P> {
                 return Some(0);
             }
         }
-        let room = n.max(if self.pieces.is_empty() {
+        let room_min = if self.pieces.is_empty() {
             ROOM_MIN
         } else {
             PIECE_LEN
-        });
+        };
         let number = match self.free.pop_if(|_| n <= PIECE_LEN) {
             Some(number) => number,
             None => {
-                let (number, n_pieces) = (self.pieces.len(), n.div_ceil(PIECE_LEN).max(1));
-                (number + n_pieces <= PIECES_MAX).then_some(())?;
-                (0..n_pieces).for_each(|_| self.pieces.push(Counted::default()));
+                let number = self.pieces.len();
+                let n_pieces = n.div_ceil(PIECE_LEN).max(1);
+                if number + n_pieces > PIECES_MAX {
+                    return None;
+                }
+                self.pieces.resize_with(number + n_pieces, Counted::default);
                 number
             }
         };
-        self.pieces[number].piece = P::with_room(room);
+        self.pieces[number].piece = P::with_room(n.max(room_min));
         self.room += self.pieces[number].piece.filled().1;
         Some(number)
     }
@@ -117,42 +120,43 @@ impl<P: Piece> Arena<P> {
     /// # Panics
     /// If there is no such run.
     #[inline]
-    pub fn run(&self, place: u32, n: usize) -> &P::Run {
-        let (number, at) = split(place);
-        self.pieces[number].piece.run(at..at + n)
+    pub fn run(&self, position: u32, n: usize) -> &P::Run {
+        let (number, start) = split(position);
+        self.pieces[number].piece.run(start..start + n)
     }
 
     /// Marks a run as unused.
-    pub fn release(&mut self, place: u32, n: usize) {
-        let (number, _) = split(place);
-        let of = &mut self.pieces[number];
-        of.n_used -= n + 1;
-        if of.n_used > 0 {
+    pub fn release(&mut self, position: u32, n: usize) {
+        let (number, _) = split(position);
+        let counted = &mut self.pieces[number];
+        counted.n_used -= n + 1;
+        if counted.n_used > 0 {
             return;
         }
-        let (_, room) = std::mem::take(&mut of.piece).filled();
+        let (_, room) = std::mem::take(&mut counted.piece).filled();
         self.room -= room;
         self.free
             .extend(number..number + n.div_ceil(PIECE_LEN).max(1));
     }
 
     /// Returns `true` if the piece of a run is sparse, so that the run should be moved.
-    pub fn is_sparse(&self, place: u32) -> bool {
-        let (number, _) = split(place);
-        let of = &self.pieces[number];
-        number != self.open && of.n_used < of.piece.filled().0 / SPARSE * (SPARSE - 1)
+    pub fn is_sparse(&self, position: u32) -> bool {
+        let (number, _) = split(position);
+        let counted = &self.pieces[number];
+        let (len, _) = counted.piece.filled();
+        number != self.open && counted.n_used < len / SPARSE * (SPARSE - 1)
     }
 
     /// Moves a run and returns its new position. Returns `None` if the arena is full and the run
     /// stays.
-    pub fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
-        let (number, at) = split(place);
+    pub fn relocate(&mut self, position: u32, n: usize) -> Option<u32> {
+        let (number, start) = split(position);
         debug_assert!(number != self.open, "runs in the open piece are not moved");
         let piece = std::mem::take(&mut self.pieces[number].piece);
-        let moved = self.push(piece.run(at..at + n));
+        let moved = self.push(piece.run(start..start + n));
         self.pieces[number].piece = piece;
         let moved = moved?;
-        self.release(place, n);
+        self.release(position, n);
         Some(moved)
     }
 
@@ -166,9 +170,9 @@ impl<P: Piece> Arena<P> {
 
 /// Returns the index of a piece, and the position in it.
 #[inline]
-fn split(place: u32) -> (usize, usize) {
-    let place = place as usize;
-    (place / PIECE_LEN, place % PIECE_LEN)
+fn split(position: u32) -> (usize, usize) {
+    let position = position as usize;
+    (position / PIECE_LEN, position % PIECE_LEN)
 }
 
 impl<P> Default for Arena<P> {
@@ -205,8 +209,8 @@ macro_rules! impl_piece {
             }
 
             #[inline]
-            fn run(&self, at: Range<usize>) -> &$run {
-                &self[at]
+            fn run(&self, range: Range<usize>) -> &$run {
+                &self[range]
             }
         }
     };
@@ -241,17 +245,17 @@ mod tests {
             PIECE_LEN,
         ];
         let mut arena = Arena::<Vec<u32>>::default();
-        let places: Vec<_> = lens
+        let positions: Vec<_> = lens
             .iter()
             .enumerate()
             .map(|(i, &n)| arena.push(&run(i, n)).unwrap())
             .collect();
-        for (i, (&n, &place)) in lens.iter().zip(&places).enumerate() {
-            assert_eq!(arena.run(place, n), run(i, n), "{i}");
+        for (i, (&n, &position)) in lens.iter().zip(&positions).enumerate() {
+            assert_eq!(arena.run(position, n), run(i, n), "{i}");
         }
         lens.iter()
-            .zip(&places)
-            .for_each(|(&n, &place)| arena.release(place, n));
+            .zip(&positions)
+            .for_each(|(&n, &position)| arena.release(position, n));
         assert!(arena.size() < 4096, "{}", arena.size());
         let n_pieces = arena.pieces.len();
         (0..n_pieces).for_each(|_| _ = arena.push(&run(1, PIECE_LEN)).unwrap());
@@ -271,21 +275,21 @@ mod tests {
     fn moving_the_runs_of_sparse_pieces_frees_memory() {
         let n = 100_000;
         let mut arena = Arena::<Vec<u32>>::default();
-        let mut places: Vec<_> = (0..n).map(|i| arena.push(&run(i, 9)).unwrap()).collect();
+        let mut positions: Vec<_> = (0..n).map(|i| arena.push(&run(i, 9)).unwrap()).collect();
         let is_live = |i: &usize| i.is_multiple_of(3);
         (0..n)
             .filter(|i| !is_live(i))
-            .for_each(|i| arena.release(places[i], 9));
+            .for_each(|i| arena.release(positions[i], 9));
         for i in (0..n).filter(is_live) {
-            if arena.is_sparse(places[i]) {
-                places[i] = arena.relocate(places[i], 9).unwrap();
+            if arena.is_sparse(positions[i]) {
+                positions[i] = arena.relocate(positions[i], 9).unwrap();
             }
         }
         assert!(arena.room <= n / 3 * 9 + 2 * PIECE_LEN, "{}", arena.room);
         assert!(
             (0..n)
                 .filter(is_live)
-                .all(|i| arena.run(places[i], 9) == run(i, 9))
+                .all(|i| arena.run(positions[i], 9) == run(i, 9))
         );
     }
 
@@ -297,22 +301,22 @@ mod tests {
         ) {
             let mut arena = Arena::<Vec<u32>>::default();
             let runs: Vec<_> = lens.iter().enumerate().map(|(i, &n)| run(i, n)).collect();
-            let mut places: Vec<_> = runs.iter().map(|run| arena.push(run).unwrap()).collect();
+            let mut positions: Vec<_> = runs.iter().map(|run| arena.push(run).unwrap()).collect();
             let mut live: Vec<_> = (0..runs.len()).collect();
             live.retain(|&i| {
                 if gone[i] {
-                    arena.release(places[i], runs[i].len());
+                    arena.release(positions[i], runs[i].len());
                 }
                 !gone[i]
             });
             for &i in &live {
-                if arena.is_sparse(places[i]) {
-                    places[i] = arena.relocate(places[i], runs[i].len()).unwrap();
+                if arena.is_sparse(positions[i]) {
+                    positions[i] = arena.relocate(positions[i], runs[i].len()).unwrap();
                 }
-                prop_assert!(!arena.is_sparse(places[i]));
+                prop_assert!(!arena.is_sparse(positions[i]));
             }
             for &i in &live {
-                prop_assert_eq!(arena.run(places[i], runs[i].len()), &runs[i][..]);
+                prop_assert_eq!(arena.run(positions[i], runs[i].len()), &runs[i][..]);
             }
         }
     }

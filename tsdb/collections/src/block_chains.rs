@@ -67,8 +67,15 @@ impl BlockChains {
 
     /// Returns the numbers of the blocks of a chain, last to first.
     pub fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
-        let before = |&number: &u32| Some(self.before(number)).filter(|&before| before != 0);
-        std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
+        let mut next = tail;
+        std::iter::from_fn(move || {
+            let number = next;
+            if number == 0 {
+                return None;
+            }
+            next = self.before(number);
+            Some(number)
+        })
     }
 
     /// Prefetches up to `n_blocks_max` blocks of each chain, last to first. `tails` are the numbers

@@ -126,7 +126,9 @@ impl<T> Default for Column<T> {
 impl<T> FromIterator<T> for Column<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut column = Self::default();
-        values.into_iter().for_each(|value| column.push(value));
+        for value in values {
+            column.push(value);
+        }
         column
     }
 }

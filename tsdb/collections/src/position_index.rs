@@ -34,10 +34,10 @@ impl Default for PositionIndex {
 impl PositionIndex {
     /// Creates the index of `numbers`, which must be strictly ascending.
     pub fn new(numbers: impl ExactSizeIterator<Item = u32> + DoubleEndedIterator + Clone) -> Self {
-        let (Some(first), Some(last)) = (numbers.clone().next(), numbers.clone().next_back())
-        else {
+        let Some(first) = numbers.clone().next() else {
             return Self::default();
         };
+        let last = numbers.clone().next_back().unwrap_or(first);
         let n_bits = (last - first) as usize + 1;
         if n_bits > numbers.len() * 32 {
             return Self(Layout::Sparse(numbers.collect()));
@@ -47,7 +47,8 @@ impl PositionIndex {
             let bit = (number - first) as usize;
             blocks[bit / BLOCK_BITS][bit % BLOCK_BITS / 64] |= 1 << (bit % 64);
         }
-        let (mut n, mut n_before) = (0, Vec::with_capacity(blocks.len()));
+        let mut n = 0;
+        let mut n_before = Vec::with_capacity(blocks.len());
         for block in &blocks {
             n_before.push(n);
             n += n_ones(block);
@@ -73,7 +74,8 @@ impl PositionIndex {
                 let Some(block) = blocks.get(bit / BLOCK_BITS) else {
                     return self.len();
                 };
-                let (word, below) = (bit % BLOCK_BITS / 64, (1u64 << (bit % 64)) - 1);
+                let word = bit % BLOCK_BITS / 64;
+                let below = (1u64 << (bit % 64)) - 1;
                 let n = n_before[bit / BLOCK_BITS]
                     + n_ones(&block[..word])
                     + (block[word] & below).count_ones();

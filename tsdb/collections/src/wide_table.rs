@@ -167,8 +167,8 @@ impl<T> Default for WideTable<T> {
 mod tests {
     use super::*;
 
-    fn hash(of: &u32) -> u64 {
-        u64::from(*of).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    fn hash(number: &u32) -> u64 {
+        u64::from(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     /// This bounds the time under the lock when a series is created. The number of series does not
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn adding_an_entry_moves_at_most_the_entries_of_one_piece() {
         let (mut table, n_hashed) = (WideTable::default(), std::cell::Cell::new(0));
-        let counted = |of: &u32| {
+        let counted = |number: &u32| {
             n_hashed.set(n_hashed.get() + 1);
-            hash(of)
+            hash(number)
         };
         for i in 0..200_000_u32 {
             n_hashed.set(0);
@@ -202,7 +202,7 @@ mod tests {
         (0..n).for_each(|i| table.insert_unique(hash(&i), i, hash));
         let full = table.size();
         for i in 0..10 * n {
-            table.remove(hash(&i), |&of| of == i);
+            table.remove(hash(&i), |&other| other == i);
             table.insert_unique(hash(&(i + n)), i + n, hash);
         }
         assert!(
@@ -211,7 +211,8 @@ mod tests {
             table.size()
         );
         assert!(
-            (9 * n..11 * n).all(|i| table.find(hash(&i), |&of| of == i).is_some() == (i >= 10 * n))
+            (9 * n..11 * n)
+                .all(|i| table.find(hash(&i), |&other| other == i).is_some() == (i >= 10 * n))
         );
     }
 
@@ -221,9 +222,9 @@ mod tests {
         (0..10_000).for_each(|i: u32| table.insert_unique(hash(&i), i, hash));
         let full = table.size();
         assert!(full >= 40_000);
-        (0..9_990).for_each(|i| table.remove(hash(&i), |&of| of == i));
-        table.remove(hash(&5), |&of| of == 5);
-        assert_eq!(table.find(hash(&5), |&of| of == 5), None);
+        (0..9_990).for_each(|i| table.remove(hash(&i), |&other| other == i));
+        table.remove(hash(&5), |&other| other == 5);
+        assert_eq!(table.find(hash(&5), |&other| other == 5), None);
         assert_eq!(
             (0..)
                 .take_while(|&piece| table.shrink_piece(piece, hash))
@@ -235,6 +236,9 @@ mod tests {
         left.sort_unstable();
         assert_eq!(left, (9_990..10_000).collect::<Vec<_>>());
         assert_eq!(table.len(), 10);
-        assert_eq!(table.find(hash(&9_995), |&of| of == 9_995), Some(&9_995));
+        assert_eq!(
+            table.find(hash(&9_995), |&other| other == 9_995),
+            Some(&9_995)
+        );
     }
 }
