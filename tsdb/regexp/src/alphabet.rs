@@ -52,7 +52,8 @@ impl Alphabet {
         let mut symbols = vec![0; starts.len()];
         for set in &sets {
             request.map_or(Ok(()), R::check)?;
-            let (mut refined, mut ranges) = (HashMap::new(), set.iter().peekable());
+            let mut refined = HashMap::new();
+            let mut ranges = set.iter().peekable();
             for (&start, symbol) in starts.iter().zip(&mut symbols) {
                 while ranges.next_if(|(_, last)| *last < start).is_some() {}
                 let is_member = ranges.peek().is_some_and(|(first, _)| *first <= start);
@@ -102,7 +103,6 @@ impl Alphabet {
 
     /// Translates a tree over characters to one over symbols.
     pub(crate) fn translate(&self, hir: &Hir) -> Hir {
-        let all = |parts: &[Hir]| parts.iter().map(|part| self.translate(part)).collect();
         match hir.kind() {
             HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => hir.clone(),
             HirKind::Literal(literal) => {
@@ -124,9 +124,13 @@ impl Alphabet {
                 name: None,
                 sub: Box::new(self.translate(&capture.sub)),
             }),
-            HirKind::Concat(parts) => Hir::concat(all(parts)),
-            HirKind::Alternation(parts) => Hir::alternation(all(parts)),
+            HirKind::Concat(parts) => Hir::concat(self.translate_all(parts)),
+            HirKind::Alternation(parts) => Hir::alternation(self.translate_all(parts)),
         }
+    }
+
+    fn translate_all(&self, parts: &[Hir]) -> Vec<Hir> {
+        parts.iter().map(|part| self.translate(part)).collect()
     }
 
     fn class_of(&self, chars: RangeInclusive<u32>) -> Vec<ClassBytesRange> {
@@ -139,9 +143,9 @@ impl Alphabet {
             &self.ranges[self.position(first.max(FIRST.into()))..=self.position(last)]
         };
         let mut is_member = [false; 256];
-        others
-            .iter()
-            .for_each(|(_, symbol)| is_member[usize::from(*symbol)] = true);
+        for (_, symbol) in others {
+            is_member[usize::from(*symbol)] = true;
+        }
         let symbols = (0..=u8::MAX).filter(|symbol| is_member[usize::from(*symbol)]);
         ascii
             .into_iter()
@@ -179,9 +183,9 @@ fn collect<R: Request>(
         HirKind::Repetition(repetition) => collect(&repetition.sub, request, sets)?,
         HirKind::Capture(capture) => collect(&capture.sub, request, sets)?,
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts
-                .iter()
-                .try_for_each(|part| collect(part, request, sets))?;
+            for part in parts {
+                collect(part, request, sets)?;
+            }
         }
     }
     Ok(())

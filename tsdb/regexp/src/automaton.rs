@@ -156,7 +156,9 @@ pub(crate) fn within_limit<T, R: Request>(
     let Some(request) = request else {
         return Ok(build(None).expect("there is no limit"));
     };
-    let (mut limit, mut charged, mut charge) = (FIRST_NFA_SIZE, 0, request.charge());
+    let mut limit = FIRST_NFA_SIZE;
+    let mut charged = 0;
+    let mut charge = request.charge();
     loop {
         request.check()?;
         request.grow(&mut charge, BUILD_COST * limit - charged)?;

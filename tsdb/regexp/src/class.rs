@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
-use super::RegexpError;
+use super::error::RegexpError;
 use super::scanner::{Scanner, failure};
 
 /// A parsed class.
@@ -63,10 +63,12 @@ fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
 
 /// Parses a class in brackets.
 pub(crate) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpError> {
-    let start = src.at;
-    src.at += 1;
+    let start = src.position;
+    src.position += 1;
     let negated = src.eat("^");
-    let (mut n_ranges, mut ranges, mut n_merged) = (1, Vec::new(), 0);
+    let mut n_ranges = 1;
+    let mut ranges = Vec::new();
+    let mut n_merged = 0;
     let mut first = true;
     // A bracket in first position is a character.
     while first || !src.eat("]") {
@@ -97,17 +99,17 @@ pub(crate) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpErr
 
 /// Parses a character or `a-z`.
 fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<CharSet, RegexpError> {
-    let start = src.at;
+    let start = src.position;
     let low = parse_char(src, class_start)?;
     let mut high = low;
     // A hyphen in last position is a character.
     if src.rest().len() >= 2 && src.rest().starts_with('-') && !src.rest().starts_with("-]") {
-        src.at += 1;
+        src.position += 1;
         high = parse_char(src, class_start)?;
         if high < low {
             return Err(failure(
                 "invalid character class range",
-                &src.pattern[start..src.at],
+                &src.pattern[start..src.position],
             ));
         }
     }
@@ -119,7 +121,7 @@ fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpEr
         None => Err(failure("missing closing ]", &src.pattern[class_start..])),
         Some('\\') => src.escape(),
         Some(c) => {
-            src.at += c.len_utf8();
+            src.position += c.len_utf8();
             Ok(u32::from(c))
         }
     }
@@ -127,8 +129,11 @@ fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpEr
 
 /// Parses `[:name:]`. Returns `None` if there is none.
 fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
+    if src.has_no_posix_end {
+        return Ok(None);
+    }
     let rest = src.rest();
-    let Some(inner) = rest.strip_prefix("[:").filter(|_| !src.has_no_posix_end) else {
+    let Some(inner) = rest.strip_prefix("[:") else {
         return Ok(None);
     };
     let Some(end) = inner.find(":]") else {
@@ -157,7 +162,7 @@ fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
         "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
         _ => return Err(failure("invalid character class range", text)),
     };
-    src.at += text.len();
+    src.position += text.len();
     Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
@@ -175,21 +180,21 @@ pub(crate) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, Re
         Some(b'P') => return parse_property(src, true).map(Some),
         _ => return Ok(None),
     };
-    src.at += 2;
+    src.position += 2;
     Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
 /// Parses the name of a general category or script of Unicode after `\p`.
 fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, RegexpError> {
-    let start = src.at;
+    let start = src.position;
     let rest = src.rest();
-    src.at += 2;
+    src.position += 2;
     let name = match src.next_char() {
         Some('{') => {
             let Some(end) = rest.find('}') else {
                 return Err(failure("invalid character class range", rest));
             };
-            src.at = start + end + 1;
+            src.position = start + end + 1;
             &rest[3..end]
         }
         Some(c) => &rest[2..2 + c.len_utf8()],
@@ -201,7 +206,7 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, Regex
     let Some(class) = property(name, false) else {
         return Err(failure(
             "invalid character class range",
-            &src.pattern[start..src.at],
+            &src.pattern[start..src.position],
         ));
     };
     let n_ranges = class.ranges().len();

@@ -9,9 +9,10 @@ use regex_automata::util::captures::Captures;
 
 use super::alphabet::Alphabet;
 use super::automaton::{anchored, in_symbols, within_limit};
+use super::error::RegexpError;
+use super::regexp::Regexp;
 use super::request::{LimitExceeded, NoRequest, Request, reserve};
-use super::syntax::{self, Goal, Syntax};
-use super::{Regexp, RegexpError, TREE_COPIES};
+use super::syntax::{self, Goal, Syntax, TREE_COPIES};
 
 /// A regular expression and a template.
 #[derive(Debug, Clone)]
@@ -49,7 +50,8 @@ impl Rewrite {
     /// # Errors
     /// The errors of [`Regexp::parse`](super::Regexp::parse). Any template is valid.
     pub fn parse(pattern: &str, template: &str) -> Result<Self, RegexpError> {
-        let (regexp, template) = (Regexp::parse(pattern)?, template.to_owned());
+        let regexp = Regexp::parse(pattern)?;
+        let template = template.to_owned();
         Ok(Self {
             regexp,
             template,
@@ -85,7 +87,9 @@ impl Rewrite {
     ) -> Result<String, R::Error> {
         let compiled = self.compiled(Some(request))?;
         compiled.check_work(text)?;
-        let (mut out, mut copied, mut from) = (String::new(), 0, 0);
+        let mut out = String::new();
+        let mut copied = 0;
+        let mut from = 0;
         while from <= text.len() {
             request.check()?;
             let Some(groups) = compiled.groups(text, from) else {
@@ -148,7 +152,7 @@ impl Rewrite {
         if let Some(compiled) = self.compiled.get() {
             return Ok(compiled);
         }
-        let compiled = Compiled::new(&self.regexp.shared.pattern, self.is_anchored, request)?;
+        let compiled = Compiled::new(self.regexp.pattern(), self.is_anchored, request)?;
         Ok(self.compiled.get_or_init(|| compiled))
     }
 
@@ -269,8 +273,9 @@ impl Compiled {
         let mut buffer = Vec::new();
         let (symbols, offsets): (_, Option<Vec<usize>>) = match &self.alphabet {
             Some(alphabet) if !text.is_ascii() => {
-                let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-                (alphabet.encode(text, &mut buffer), Some(ends.collect()))
+                let mut offsets: Vec<_> = text.char_indices().map(|(offset, _)| offset).collect();
+                offsets.push(text.len());
+                (alphabet.encode(text, &mut buffer), Some(offsets))
             }
             _ => (text.as_bytes(), None),
         };
@@ -323,27 +328,32 @@ impl<'t> Groups<'t> {
     /// Returns the byte offsets of a group.
     fn span(&self, number: usize) -> Option<(usize, usize)> {
         let span = self.captures.get_group(number)?;
-        let at = |position: usize| {
-            self.offsets
-                .as_ref()
-                .map_or(position, |offsets| offsets[position])
-        };
-        Some((at(span.start), at(span.end)))
+        match &self.offsets {
+            Some(offsets) => Some((offsets[span.start], offsets[span.end])),
+            None => Some((span.start, span.end)),
+        }
     }
 }
 
 /// Splits off the name of a group: letters, digits and underscores, of any script, as in Go's
 /// `Regexp.Expand`.
 fn reference(text: &str) -> Option<(&str, &str)> {
-    let word = |text: &str| text.find(|c| !is_word(c)).unwrap_or(text.len());
     let (name, rest) = match text.strip_prefix('{') {
         Some(text) => {
-            let (name, rest) = text.split_at(word(text));
+            let (name, rest) = split_word(text);
             (name, rest.strip_prefix('}')?)
         }
-        None => text.split_at(word(text)),
+        None => split_word(text),
     };
-    (!name.is_empty()).then_some((name, rest))
+    if name.is_empty() {
+        return None;
+    }
+    Some((name, rest))
+}
+
+/// Splits off the word at the start of a text.
+fn split_word(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len()))
 }
 
 /// Returns `true` for an underscore, a letter and a decimal digit. Rust's `is_alphanumeric` also
@@ -351,9 +361,10 @@ fn reference(text: &str) -> Option<(&str, &str)> {
 fn is_word(c: char) -> bool {
     static WORD: LazyLock<Regexp> =
         LazyLock::new(|| Regexp::parse(r"[\pL\p{Nd}_]").expect("the pattern is a constant"));
-    match c.is_ascii() {
-        true => c == '_' || c.is_ascii_alphanumeric(),
-        false => WORD.is_match(c.encode_utf8(&mut [0; 4])),
+    if c.is_ascii() {
+        c == '_' || c.is_ascii_alphanumeric()
+    } else {
+        WORD.is_match(c.encode_utf8(&mut [0; 4]))
     }
 }
 

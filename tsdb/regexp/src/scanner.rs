@@ -1,12 +1,12 @@
 //! The position in a pattern. Reads characters and escapes for the parser and for character
 //! classes.
 
-use super::RegexpError;
+use super::error::RegexpError;
 
 /// A pattern, the position in it, and the flags that apply there.
 pub(crate) struct Scanner<'p> {
     pub(crate) pattern: &'p str,
-    pub(crate) at: usize,
+    pub(crate) position: usize,
     pub(crate) flags: Flags,
     /// `false` if classes are only checked and counted.
     pub(crate) builds: bool,
@@ -38,7 +38,7 @@ impl<'p> Scanner<'p> {
         };
         Self {
             pattern,
-            at: 0,
+            position: 0,
             flags,
             builds,
             has_no_posix_end: false,
@@ -47,8 +47,8 @@ impl<'p> Scanner<'p> {
 
     /// Parses an escape for one character.
     pub(crate) fn escape(&mut self) -> Result<u32, RegexpError> {
-        let start = self.at;
-        self.at += 1;
+        let start = self.position;
+        self.position += 1;
         let Some(c) = self.next_char() else {
             return Err(failure("trailing backslash at end of expression", ""));
         };
@@ -65,7 +65,12 @@ impl<'p> Scanner<'p> {
             _ if c.is_ascii() && !c.is_ascii_alphanumeric() => Some(u32::from(c)),
             _ => None,
         };
-        code.ok_or_else(|| failure("invalid escape sequence", &self.pattern[start..self.at]))
+        code.ok_or_else(|| {
+            failure(
+                "invalid escape sequence",
+                &self.pattern[start..self.position],
+            )
+        })
     }
 
     /// Parses up to two more octal digits.
@@ -76,7 +81,7 @@ impl<'p> Scanner<'p> {
                 break;
             };
             code = code * 8 + digit;
-            self.at += 1;
+            self.position += 1;
         }
         code
     }
@@ -101,7 +106,7 @@ impl<'p> Scanner<'p> {
     }
 
     pub(crate) fn rest(&self) -> &'p str {
-        &self.pattern[self.at..]
+        &self.pattern[self.position..]
     }
 
     pub(crate) fn peek(&self) -> Option<char> {
@@ -110,13 +115,13 @@ impl<'p> Scanner<'p> {
 
     pub(crate) fn next_char(&mut self) -> Option<char> {
         let c = self.peek()?;
-        self.at += c.len_utf8();
+        self.position += c.len_utf8();
         Some(c)
     }
 
     pub(crate) fn eat(&mut self, text: &str) -> bool {
         let found = self.rest().starts_with(text);
-        self.at += if found { text.len() } else { 0 };
+        self.position += if found { text.len() } else { 0 };
         found
     }
 }

@@ -62,8 +62,7 @@ pub(crate) fn shape_of(hir: Hir) -> (Shape, Option<Hir>) {
 
 /// Removes `^` at the start and `$` at the end, which are implied.
 fn without_outer_anchors(hir: Hir) -> Hir {
-    let is_look = |hir: Option<&Hir>, look| matches!(hir.map(Hir::kind), Some(HirKind::Look(found)) if *found == look);
-    if is_look(Some(&hir), Look::Start) || is_look(Some(&hir), Look::End) {
+    if is_look(&hir, Look::Start) || is_look(&hir, Look::End) {
         return Hir::empty();
     }
     if !matches!(hir.kind(), HirKind::Concat(_)) {
@@ -74,13 +73,17 @@ fn without_outer_anchors(hir: Hir) -> Hir {
     };
     let n_starts = parts
         .iter()
-        .take_while(|part| is_look(Some(part), Look::Start))
+        .take_while(|part| is_look(part, Look::Start))
         .count();
     parts.drain(..n_starts);
-    while is_look(parts.last(), Look::End) {
+    while parts.last().is_some_and(|part| is_look(part, Look::End)) {
         parts.pop();
     }
     Hir::concat(parts)
+}
+
+fn is_look(hir: &Hir, look: Look) -> bool {
+    matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
 /// Lists all matching strings, if they are few.
@@ -104,7 +107,8 @@ fn literals(hir: &Hir) -> Option<Vec<String>> {
             product(heads, literals(part)?)
         }),
         HirKind::Alternation(parts) => {
-            let (mut all, mut size) = (Vec::new(), 0);
+            let mut all = Vec::new();
+            let mut size = 0;
             for part in parts {
                 let more = literals(part)?;
                 size += size_of_all(&more);
@@ -121,7 +125,8 @@ fn literals(hir: &Hir) -> Option<Vec<String>> {
 fn repeated(repetition: &Repetition) -> Option<Vec<String>> {
     let max = repetition.max.filter(|&max| max as usize <= PRODUCT_MAX)?;
     let once = literals(&repetition.sub)?;
-    let (mut all, mut power) = (Vec::new(), vec![String::new()]);
+    let mut all = Vec::new();
+    let mut power = vec![String::new()];
     for times in 0..=max {
         if times > 0 {
             power = product(power, once.clone())?;
@@ -162,13 +167,6 @@ fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
         HirKind::Concat(parts) => parts.as_slice(),
         _ => std::slice::from_ref(hir),
     };
-    let affixes = |prefix: &Hir, gap_min, suffix: &Hir| {
-        Some(Shape::Affixes(Affixes {
-            prefix: literal(prefix)?,
-            gap_min,
-            suffix: literal(suffix)?,
-        }))
-    };
     let empty = Hir::empty();
     match parts {
         [gap] => affixes(&empty, any(gap)?, &empty),
@@ -180,6 +178,14 @@ fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
         [prefix, gap, suffix] => affixes(prefix, any(gap)?, suffix),
         _ => None,
     }
+}
+
+fn affixes(prefix: &Hir, gap_min: usize, suffix: &Hir) -> Option<Shape> {
+    Some(Shape::Affixes(Affixes {
+        prefix: literal(prefix)?,
+        gap_min,
+        suffix: literal(suffix)?,
+    }))
 }
 
 /// Returns the minimum length of `.*` or `.+`. Returns `None` for other expressions.
@@ -257,9 +263,9 @@ impl Literals {
         let mut table = HashTable::new();
         if texts.len() > SCAN_MAX {
             table.reserve(texts.len(), |_| unreachable!("the table is empty"));
-            for (at, text) in (0_u32..).zip(&texts) {
-                table.insert_unique(hasher.hash_one(text), at, |&at| {
-                    hasher.hash_one(&texts[at as usize])
+            for (idx, text) in (0_u32..).zip(&texts) {
+                table.insert_unique(hasher.hash_one(text), idx, |&idx| {
+                    hasher.hash_one(&texts[idx as usize])
                 });
             }
         }
@@ -276,8 +282,8 @@ impl Literals {
             return self.sorted.iter().any(|literal| literal == text);
         }
         self.table
-            .find(self.hasher.hash_one(text), |&at| {
-                self.sorted[at as usize] == text
+            .find(self.hasher.hash_one(text), |&idx| {
+                self.sorted[idx as usize] == text
             })
             .is_some()
     }
@@ -297,9 +303,10 @@ impl Literals {
     /// Returns the common prefix of all strings, which is the common prefix of the first and the
     /// last one.
     pub(crate) fn common_prefix(&self) -> &str {
-        let (Some(first), Some(last)) = (self.sorted.first(), self.sorted.last()) else {
+        let Some(first) = self.sorted.first() else {
             return "";
         };
+        let last = self.sorted.last().unwrap_or(first);
         let pairs = first.chars().zip(last.chars());
         let len = pairs
             .take_while(|(a, b)| a == b)

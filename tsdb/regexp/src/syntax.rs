@@ -12,8 +12,8 @@ use regex_syntax::hir::{
     Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition,
 };
 
-use super::RegexpError;
 use super::class::{self, CharSet};
+use super::error::RegexpError;
 use super::scanner::{Flags, Scanner, failure};
 
 /// A parsed pattern.
@@ -57,6 +57,9 @@ const RUNES_MAX: usize = (128 << 20) / 4;
 /// up.
 const NODE_SIZE: usize = 256;
 
+/// Copies of the tree that exist while a pattern is compiled: over characters, and over symbols.
+pub(crate) const TREE_COPIES: usize = 2;
+
 /// Parses a pattern.
 pub(crate) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
     let mut parser = Parser {
@@ -86,7 +89,8 @@ pub(crate) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
         matches_empty,
         ..
     } = measure;
-    let (hir, n_instructions) = (hir.unwrap_or_else(Hir::empty), instructions as usize);
+    let hir = hir.unwrap_or_else(Hir::empty);
+    let n_instructions = instructions as usize;
     let Parser {
         group_names,
         tree_size,
@@ -145,7 +149,7 @@ struct Group {
     alternatives: Pieces,
     pieces: Pieces,
     /// Literal characters after the pieces.
-    run: String,
+    literal: String,
 }
 
 /// A list of pieces.
@@ -153,21 +157,21 @@ struct Group {
 struct Pieces {
     /// The last piece, which a repetition may still apply to.
     last: Option<Piece>,
-    /// The pieces before it, joined as alternatives and as a sequence.
-    before: Option<(Measure, Measure)>,
+    /// The pieces before it.
+    before: Option<Joined>,
     hirs: Vec<Hir>,
 }
 
 impl Parser<'_> {
     /// Parses the next part of the pattern, which begins with `c`.
     fn step(&mut self, c: char) -> Result<(), RegexpError> {
-        let start = self.src.at;
+        let start = self.src.position;
         let repeat_before = self.last_repeat.take();
         match c {
             '(' if self.src.rest().starts_with("(?") => return self.perl_group(),
             '(' => self.open_capture(1, None)?,
             '|' => {
-                self.src.at += 1;
+                self.src.position += 1;
                 self.end_alternative();
             }
             ')' => return self.close_group(),
@@ -188,7 +192,7 @@ impl Parser<'_> {
                 },
             ),
             '.' => {
-                self.src.at += 1;
+                self.src.position += 1;
                 let dot = if self.src.flags.dot_newline {
                     Dot::AnyChar
                 } else {
@@ -200,9 +204,9 @@ impl Parser<'_> {
                 let set = class::parse_brackets(&mut self.src)?;
                 self.push_class(set);
             }
-            '*' => self.repeat(start, 1, (0, None), repeat_before)?,
-            '+' => self.repeat(start, 1, (1, None), repeat_before)?,
-            '?' => self.repeat(start, 1, (0, Some(1)), repeat_before)?,
+            '*' => self.repeat(start, 1, Counts::new(0, None), repeat_before)?,
+            '+' => self.repeat(start, 1, Counts::new(1, None), repeat_before)?,
+            '?' => self.repeat(start, 1, Counts::new(0, Some(1)), repeat_before)?,
             '{' => match counts(self.src.rest()) {
                 Some((len, counts)) => self.counted_repeat(start, len, counts, repeat_before)?,
                 None => self.literal(),
@@ -227,19 +231,18 @@ impl Parser<'_> {
             return self.push_leaf(1, false, Hir::fail);
         };
         if !self.src.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
-            self.group.run.push(c);
+            self.group.literal.push(c);
             return;
         }
-        let folded = || {
+        self.push_leaf(2, false, || {
             let mut class = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
             class.case_fold_simple();
             Hir::class(Class::Unicode(class))
-        };
-        self.push_leaf(2, false, folded);
+        });
     }
 
     fn look(&mut self, len: usize, look: Look) {
-        self.src.at += len;
+        self.src.position += len;
         // All assertions but `\b` hold in the empty string.
         self.push_leaf(0, look != Look::WordAscii, || Hir::look(look));
     }
@@ -252,16 +255,17 @@ impl Parser<'_> {
 
     /// Appends a piece of one instruction.
     fn push_leaf(&mut self, n_runes: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) {
-        self.end_run();
+        self.end_literal();
         // Case folding can double the ranges of a class, and it is copied once.
         let size = n_runes * 4 * size_of::<ClassUnicodeRange>();
-        let piece = self.leaf((n_runes, size), 1, matches_empty, hir);
+        let piece = self.leaf(n_runes, size, 1, matches_empty, hir);
         self.group.pieces.push(piece);
     }
 
     fn leaf(
         &mut self,
-        (n_runes, size): (usize, usize),
+        n_runes: usize,
+        size: usize,
         n_chars: usize,
         matches_empty: bool,
         hir: impl FnOnce() -> Hir,
@@ -282,33 +286,33 @@ impl Parser<'_> {
 
     fn literal_piece(&mut self, text: &str) -> Piece {
         let n_chars = text.chars().count();
-        self.leaf((n_chars, text.len()), n_chars, false, || {
+        self.leaf(n_chars, text.len(), n_chars, false, || {
             Hir::literal(text.as_bytes())
         })
     }
 
-    fn end_run(&mut self) {
-        let run = std::mem::take(&mut self.group.run);
-        if !run.is_empty() {
-            let piece = self.literal_piece(&run);
+    fn end_literal(&mut self) {
+        let literal = std::mem::take(&mut self.group.literal);
+        if !literal.is_empty() {
+            let piece = self.literal_piece(&literal);
             self.group.pieces.push(piece);
         }
     }
 
     /// Removes the piece that a repetition applies to.
     fn pop(&mut self) -> Option<Piece> {
-        let Some(c) = self.group.run.pop() else {
+        let Some(c) = self.group.literal.pop() else {
             return self.group.pieces.last.take();
         };
-        self.end_run();
+        self.end_literal();
         Some(self.literal_piece(c.encode_utf8(&mut [0; 4])))
     }
 
     fn end_alternative(&mut self) {
-        self.end_run();
+        self.end_literal();
         self.tree_size += NODE_SIZE;
         let piece =
-            std::mem::take(&mut self.group.pieces).join(|_, sequence| sequence, Hir::concat);
+            std::mem::take(&mut self.group.pieces).join(|joined| joined.as_sequence, Hir::concat);
         self.group.alternatives.push(piece);
     }
 
@@ -319,7 +323,7 @@ impl Parser<'_> {
         let group = std::mem::replace(&mut self.group, outer);
         group
             .alternatives
-            .join(|alternatives, _| alternatives, Hir::alternation)
+            .join(|joined| joined.as_alternatives, Hir::alternation)
     }
 
     fn counted_repeat(
@@ -329,15 +333,15 @@ impl Parser<'_> {
         counts: Counts,
         before: Option<usize>,
     ) -> Result<(), RegexpError> {
-        let (min, max) = counts;
-        let bounded = min <= REPEAT_MAX && max.is_none_or(|max| max <= REPEAT_MAX && min <= max);
-        match bounded {
-            true => self.repeat(start, len, counts, before),
-            false => Err(failure(
+        let Counts { min, max } = counts;
+        let is_valid = min <= REPEAT_MAX && max.is_none_or(|max| max <= REPEAT_MAX && min <= max);
+        if !is_valid {
+            return Err(failure(
                 "invalid repeat count",
                 &self.src.pattern[start..start + len],
-            )),
+            ));
         }
+        self.repeat(start, len, counts, before)
     }
 
     /// Repeats the piece before an operator that is `len` bytes long.
@@ -348,20 +352,22 @@ impl Parser<'_> {
         counts: Counts,
         before: Option<usize>,
     ) -> Result<(), RegexpError> {
-        self.src.at = start + len;
+        self.src.position = start + len;
         let greedy = self.src.eat("?") == self.src.flags.lazy;
         if let Some(before) = before {
             return Err(failure(
                 "invalid nested repetition operator",
-                &self.src.pattern[before..self.src.at],
+                &self.src.pattern[before..self.src.position],
             ));
         }
-        let operator = &self.src.pattern[start..self.src.at];
-        let missing = || failure("missing argument to repetition operator", operator);
-        let piece = self.pop().ok_or_else(missing)?.repeated(counts, greedy);
-        let counted =
-            operator.starts_with('{') && (counts.0 >= 2 || counts.1.is_some_and(|max| max >= 2));
-        if counted && piece.measure.repeats > REPEAT_MAX {
+        let operator = &self.src.pattern[start..self.src.position];
+        let Some(piece) = self.pop() else {
+            return Err(failure("missing argument to repetition operator", operator));
+        };
+        let piece = piece.repeated(counts, greedy);
+        let is_counted = operator.starts_with('{')
+            && (counts.min >= 2 || counts.max.is_some_and(|max| max >= 2));
+        if is_counted && piece.measure.repeats > REPEAT_MAX {
             return Err(failure("invalid repeat count", operator));
         }
         self.last_repeat = Some(start);
@@ -372,7 +378,7 @@ impl Parser<'_> {
         if piece.measure.depth > DEPTH_MAX {
             return Err(failure("expression nests too deeply", self.src.pattern));
         }
-        self.end_run();
+        self.end_literal();
         self.tree_size += NODE_SIZE;
         self.group.pieces.push(piece);
         Ok(())
@@ -380,7 +386,7 @@ impl Parser<'_> {
 
     /// Opens a group after its introduction of `len` bytes.
     fn open_group(&mut self, len: usize) -> Result<(), RegexpError> {
-        self.src.at += len;
+        self.src.position += len;
         if self.outer.len() >= DEPTH_MAX {
             return Err(failure("expression nests too deeply", self.src.pattern));
         }
@@ -407,7 +413,7 @@ impl Parser<'_> {
         let Some(outer) = self.outer.pop() else {
             return Err(failure("unexpected )", self.src.pattern));
         };
-        self.src.at += 1;
+        self.src.position += 1;
         let group = std::mem::replace(&mut self.group, outer);
         self.src.flags = group.flags_outside.unwrap_or(self.src.flags);
         let number = group.number;
@@ -442,17 +448,19 @@ impl Parser<'_> {
         let name = rest.get(name_at..end).unwrap_or("");
         let is_name =
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match is_name {
-            true => self.open_capture(end + 1, Some(name)),
-            false => Err(failure("invalid named capture", &rest[..=end])),
+        if !is_name {
+            return Err(failure("invalid named capture", &rest[..=end]));
         }
+        self.open_capture(end + 1, Some(name))
     }
 
     /// Parses `(?i)`, `(?s-i:` and the like.
     fn flags(&mut self) -> Result<(), RegexpError> {
-        let start = self.src.at;
-        self.src.at += 2;
-        let (mut flags, mut on, mut any) = (self.src.flags, true, false);
+        let start = self.src.position;
+        self.src.position += 2;
+        let mut flags = self.src.flags;
+        let mut on = true;
+        let mut any = false;
         while let Some(c) = self.src.next_char() {
             match c {
                 'i' => flags.fold_case = on,
@@ -460,7 +468,8 @@ impl Parser<'_> {
                 's' => flags.dot_newline = on,
                 'U' => flags.lazy = on,
                 '-' if on => {
-                    (on, any) = (false, false);
+                    on = false;
+                    any = false;
                     continue;
                 }
                 // A `-` must be followed by a flag.
@@ -477,7 +486,7 @@ impl Parser<'_> {
         }
         Err(failure(
             "invalid or unsupported Perl syntax",
-            &self.src.pattern[start..self.src.at],
+            &self.src.pattern[start..self.src.position],
         ))
     }
 
@@ -495,8 +504,10 @@ impl Parser<'_> {
                 let (text, len) = quoted
                     .split_once("\\E")
                     .map_or((quoted, quoted.len()), |(t, _)| (t, t.len() + 2));
-                self.src.at += 2 + len;
-                text.chars().for_each(|c| self.push_char(u32::from(c)));
+                self.src.position += 2 + len;
+                for c in text.chars() {
+                    self.push_char(u32::from(c));
+                }
             }
             _ => match class::parse_escaped(&mut self.src)? {
                 Some(set) => self.push_class(set),
@@ -513,18 +524,21 @@ impl Parser<'_> {
 impl Pieces {
     fn push(&mut self, piece: Piece) {
         if let Some(Piece { hir, measure }) = self.last.replace(piece) {
-            self.before = Some(
-                self.before
-                    .map_or((measure, measure), |before| joined(before, measure)),
-            );
+            self.before = Some(match self.before {
+                Some(before) => before.and(measure),
+                None => Joined {
+                    as_alternatives: measure,
+                    as_sequence: measure,
+                },
+            });
             self.hirs.extend(hir);
         }
     }
 
-    /// Joins the pieces. `choose` selects one of the measures of alternatives and of a sequence.
+    /// Joins the pieces. `choose` selects one of the measures.
     fn join(
         mut self,
-        choose: impl FnOnce(Measure, Measure) -> Measure,
+        choose: impl FnOnce(Joined) -> Measure,
         join: impl FnOnce(Vec<Hir>) -> Hir,
     ) -> Piece {
         let empty = Measure {
@@ -542,8 +556,7 @@ impl Pieces {
         let Some(before) = self.before else {
             return last;
         };
-        let (alternatives, sequence) = joined(before, last.measure);
-        let mut measure = choose(alternatives, sequence);
+        let mut measure = choose(before.and(last.measure));
         measure.depth += 1;
         let hir = last.hir.map(|last| {
             self.hirs.push(last);
@@ -553,47 +566,63 @@ impl Pieces {
     }
 }
 
-/// Adds a piece to alternatives and to a sequence.
-fn joined((alternatives, sequence): (Measure, Measure), next: Measure) -> (Measure, Measure) {
-    let add = |list: Measure, instructions: u64, matches_empty: bool| Measure {
-        instructions: list
-            .instructions
-            .saturating_add(next.instructions)
-            .saturating_add(instructions),
-        depth: list.depth.max(next.depth),
-        repeats: list.repeats.max(next.repeats),
-        matches_empty,
-    };
-    (
-        add(
-            alternatives,
-            1,
-            alternatives.matches_empty || next.matches_empty,
-        ),
-        add(sequence, 0, sequence.matches_empty && next.matches_empty),
-    )
+/// The measures of several pieces: as alternatives and as a sequence.
+#[derive(Clone, Copy)]
+struct Joined {
+    as_alternatives: Measure,
+    as_sequence: Measure,
+}
+
+impl Joined {
+    /// Adds a piece.
+    fn and(self, next: Measure) -> Self {
+        let Self {
+            as_alternatives: alternatives,
+            as_sequence: sequence,
+        } = self;
+        Self {
+            as_alternatives: Measure {
+                // Each further alternative needs an instruction that branches.
+                instructions: alternatives.instructions_with(next).saturating_add(1),
+                depth: alternatives.depth.max(next.depth),
+                repeats: alternatives.repeats.max(next.repeats),
+                matches_empty: alternatives.matches_empty || next.matches_empty,
+            },
+            as_sequence: Measure {
+                instructions: sequence.instructions_with(next),
+                depth: sequence.depth.max(next.depth),
+                repeats: sequence.repeats.max(next.repeats),
+                matches_empty: sequence.matches_empty && next.matches_empty,
+            },
+        }
+    }
 }
 
 impl Piece {
-    fn repeated(self, (min, max): Counts, greedy: bool) -> Self {
-        let measure = self.measure.repeated(min, max);
-        let repetition = |sub: Hir| {
+    fn repeated(self, counts: Counts, greedy: bool) -> Self {
+        let hir = self.hir.map(|sub| {
             Hir::repetition(Repetition {
-                min,
-                max,
+                min: counts.min,
+                max: counts.max,
                 greedy,
                 sub: Box::new(sub),
             })
-        };
+        });
         Self {
-            hir: self.hir.map(repetition),
-            measure,
+            hir,
+            measure: self.measure.repeated(counts),
         }
     }
 }
 
 impl Measure {
-    fn repeated(self, min: u32, max: Option<u32>) -> Self {
+    /// Returns the instructions of this part and of the next one.
+    fn instructions_with(self, next: Self) -> u64 {
+        self.instructions.saturating_add(next.instructions)
+    }
+
+    fn repeated(self, counts: Counts) -> Self {
+        let Counts { min, max } = counts;
         let times = |n: u32| self.instructions.saturating_mul(u64::from(n));
         let instructions = match (min, max) {
             (0, None) => self.instructions.saturating_add(2),
@@ -615,7 +644,17 @@ impl Measure {
 }
 
 /// The minimum and the maximum number of repetitions.
-type Counts = (u32, Option<u32>);
+#[derive(Clone, Copy)]
+struct Counts {
+    min: u32,
+    max: Option<u32>,
+}
+
+impl Counts {
+    fn new(min: u32, max: Option<u32>) -> Self {
+        Self { min, max }
+    }
+}
 
 /// Parses `{2}`, `{2,}` or `{2,3}`. Returns its length too. Anything else is literal text.
 fn counts(text: &str) -> Option<(usize, Counts)> {
@@ -626,10 +665,10 @@ fn counts(text: &str) -> Option<(usize, Counts)> {
     let counts = match inner.split_once(',') {
         None => {
             let n = count(inner)?;
-            (n, Some(n))
+            Counts::new(n, Some(n))
         }
-        Some((min, "")) => (count(min)?, None),
-        Some((min, max)) => (count(min)?, Some(count(max)?)),
+        Some((min, "")) => Counts::new(count(min)?, None),
+        Some((min, max)) => Counts::new(count(min)?, Some(count(max)?)),
     };
     Some((end + 1, counts))
 }

@@ -4,12 +4,14 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Hir, Look};
 
 use super::alphabet::Alphabet;
+use super::syntax::Goal;
 use super::*;
 
 fn error(pattern: &str) -> String {
