@@ -39,15 +39,16 @@ fn rows(n: usize) -> Vec<Row> {
         })
         .collect();
     series.sort_by_cached_key(|series| fleet.labels(*series));
-    let value = |series, round| {
-        fleet
-            .value(series, round)
-            .expect("no series ends without churn")
-    };
-    series
-        .into_iter()
-        .map(|series| (0..n as i64).map(|round| value(series, round)).collect())
-        .collect()
+    let mut rows = Vec::new();
+    for series in series {
+        let values = (0..n as i64).map(|round| {
+            fleet
+                .value(series, round)
+                .expect("no series ends without churn")
+        });
+        rows.push(values.collect());
+    }
+    rows
 }
 
 /// A page before and after compression.
@@ -67,11 +68,14 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
         .sample_size(10)
         .throughput(Throughput::Elements(n_samples as u64));
     group.bench_function("encode", |b| {
-        let (mut encoder, mut page) = (ValueEncoder::default(), Vec::new());
+        let mut encoder = ValueEncoder::default();
+        let mut page = Vec::new();
         b.iter(|| {
             for rows in rows.chunks(PAGE_ROWS) {
                 page.clear();
-                rows.iter().for_each(|row| encoder.encode(row, &mut page));
+                for row in rows {
+                    encoder.encode(row, &mut page);
+                }
                 black_box(&page);
             }
         });
@@ -79,9 +83,9 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
     group.bench_function("decode", |b| {
         let mut values = Vec::new();
         b.iter(|| {
-            pages
-                .iter()
-                .for_each(|page| decode(page, &page.raw, &mut values))
+            for page in &pages {
+                decode(page, &page.raw, &mut values);
+            }
         });
     });
     group.bench_function("decode zstd", |b| {
@@ -100,22 +104,29 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
 
 fn pages(rows: &[Row]) -> Vec<Page> {
     let mut encoder = ValueEncoder::default();
-    let page = |rows: &[Row]| {
+    let mut pages = Vec::new();
+    for rows in rows.chunks(PAGE_ROWS) {
         let mut raw = Vec::new();
-        rows.iter().for_each(|row| encoder.encode(row, &mut raw));
+        for row in rows {
+            encoder.encode(row, &mut raw);
+        }
         let compressed = zstd::bulk::compress(&raw, ZSTD_LEVEL).expect("there is memory");
-        Page {
+        pages.push(Page {
             row_lens: rows.iter().map(Vec::len).collect(),
             raw,
             compressed,
-        }
-    };
-    rows.chunks(PAGE_ROWS).map(page).collect()
+        });
+    }
+    pages
 }
 
 fn print_sizes(n: usize, rows: &[Row], n_samples: usize, pages: &[Page]) {
-    let is_constant = |row: &&Row| row.iter().all(|value| value.to_bits() == row[0].to_bits());
-    let constant: usize = rows.iter().filter(is_constant).map(Vec::len).sum();
+    let mut constant = 0;
+    for row in rows {
+        if row.iter().all(|value| value.to_bits() == row[0].to_bits()) {
+            constant += row.len();
+        }
+    }
     let per_sample = |size: usize| size as f64 / n_samples as f64;
     println!(
         "{n:15} {n_samples:8}  {:6.1} % | {:22.3} {:6.3}",

@@ -39,7 +39,9 @@ fn filled(dir: &std::path::Path) -> Db {
     let db = common::open(dir, 2, 1);
     let handles = fill::series(&db, N_SERIES);
     let mut batch = WriteBatch::default();
-    (0..N_STEPS).for_each(|step| fill::append_step(&db, &handles, step, &mut batch));
+    for step in 0..N_STEPS {
+        fill::append_step(&db, &handles, step, &mut batch);
+    }
     db
 }
 
@@ -134,7 +136,8 @@ fn cached(c: &mut Criterion) {
         cache_size: 64 << 20,
         ..EngineOptions::default()
     };
-    let (engine, ctx) = (Engine::new(options), ReadContext::unbounded());
+    let engine = Engine::new(options);
+    let ctx = ReadContext::unbounded();
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
     let times = Steps::range(end_ms - 59 * 30_000, end_ms, 30_000);
     let query = "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))";
@@ -188,10 +191,8 @@ fn deadline(c: &mut Criterion) {
         samples_max: usize::MAX,
         ..EngineOptions::default()
     });
-    let (start_ms, end_ms) = (
-        common::START_MS,
-        common::START_MS + N_STEPS * common::STEP_MS,
-    );
+    let start_ms = common::START_MS;
+    let end_ms = common::START_MS + N_STEPS * common::STEP_MS;
     let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
 
     let mut group = c.benchmark_group("deadline of 200 ms");
@@ -215,11 +216,14 @@ fn deadline(c: &mut Criterion) {
     group.bench_function("series, sorted, over and over", |b| {
         b.iter(|| {
             let ctx = ReadContext::unrestricted(QueryContext::new(DEADLINE, memory.clone()));
-            let all = || {
-                db.select(&ctx, &[], TimeRange::ALL)?
-                    .try_for_each(|series| series.map(drop))
-            };
-            while all().is_ok() {}
+            loop {
+                let read = db
+                    .select(&ctx, &[], TimeRange::ALL)
+                    .and_then(|mut all| all.try_for_each(|series| series.map(drop)));
+                if read.is_err() {
+                    break;
+                }
+            }
             assert_eq!(memory.used(), 0);
         });
     });

@@ -35,8 +35,10 @@ fn decode(c: &mut Criterion) {
     let request = &requests(0..SERIES_PER_REQUEST, common::START_MS, 0)
         .next()
         .expect("there are series");
-    let (message, body) = (request.encode_to_vec(), request.to_body());
-    let (hasher, limits) = (RouteHasher::new(), Limits::for_tests());
+    let message = request.encode_to_vec();
+    let body = request.to_body();
+    let hasher = RouteHasher::new();
+    let limits = Limits::for_tests();
 
     let mut decompressed = vec![0; message.len()];
     group.bench_function("snappy", |b| {

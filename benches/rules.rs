@@ -74,31 +74,39 @@ struct Case {
 fn main() {
     allocator::release_freed_memory();
     let args = Args::parse();
-    let is_asked = |case: &&str| args.case.as_deref().is_none_or(|asked| asked == *case);
-    let mut cases: Vec<_> = ["0", "40", "400", "dropped"]
-        .into_iter()
-        .filter(is_asked)
-        .map(Case::new)
-        .collect();
+    let mut cases = Vec::new();
+    for name in ["0", "40", "400", "dropped"] {
+        if args.case.as_deref().is_none_or(|asked| asked == name) {
+            cases.push(Case::new(name));
+        }
+    }
     let bodies = |step| {
         requests(0..args.series, common::START_MS, step)
             .map(|request| request.to_body())
             .collect::<Vec<_>>()
     };
-    bodies(0)
-        .iter()
-        .for_each(|body| cases.iter().for_each(|case| case.write(body)));
+    for body in &bodies(0) {
+        for case in &cases {
+            case.write(body);
+        }
+    }
     for step in 1..=args.rounds {
         let bodies = bodies(step);
         // Rotate, so that no case always runs first.
         let n_cases = cases.len();
         cases.rotate_left(1.min(n_cases));
-        cases.iter_mut().for_each(|case| case.round(&bodies));
+        for case in &mut cases {
+            case.round(&bodies);
+        }
         if step % ROUNDS_PER_FLUSH == 0 || step == args.rounds {
-            cases.iter_mut().for_each(Case::flush);
+            for case in &mut cases {
+                case.flush();
+            }
         }
     }
-    cases.iter_mut().for_each(Case::merge);
+    for case in &mut cases {
+        case.merge();
+    }
     report(&mut cases, args.series as f64 * args.rounds as f64);
 }
 
@@ -135,7 +143,9 @@ impl Case {
 
     fn round(&mut self, bodies: &[Vec<u8>]) {
         let before = cpu_time();
-        bodies.iter().for_each(|body| self.write(body));
+        for body in bodies {
+            self.write(body);
+        }
         self.rounds.push(cpu_time() - before);
     }
 
@@ -161,13 +171,13 @@ fn rules(name: &str) -> Vec<RelabelConfig> {
             ..RelabelConfig::default()
         }];
     };
-    let rule = |i: usize| RelabelConfig {
+    let rules = (0..n_rules).map(|i: usize| RelabelConfig {
         source_labels: vec!["job".to_owned(), "__name__".to_owned()],
         regex: Some(format!("job-{i};(unwanted_{i}|deprecated_.*)")),
         action: Some("drop".to_owned()),
         ..RelabelConfig::default()
-    };
-    (0..n_rules).map(rule).collect()
+    });
+    rules.collect()
 }
 
 fn report(cases: &mut [Case], n_samples: f64) {
@@ -200,7 +210,7 @@ fn report(cases: &mut [Case], n_samples: f64) {
     }
 }
 
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or_default()
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
-use varve_bench::{Fleet, FleetOptions, SeriesId};
-use varve_context::{Limit, MemoryBudget, QueryContext};
+use varve_bench::{Fleet, FleetOptions};
+use varve_context::{MemoryBudget, QueryContext};
 use varve_fs::RealFs;
 use varve_fs::testing::ManualClock;
 use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};
@@ -143,13 +143,10 @@ impl Bench {
         let mut cpu = Duration::ZERO;
         let places: Vec<u32> = (0..self.fleet.n_places()).collect();
         for places in places.chunks(REQUEST_SAMPLES) {
-            let labels = |&place| {
-                self.fleet.labels(SeriesId {
-                    place,
-                    ..self.fleet.series_at(place, 0)
-                })
-            };
-            let labels: Vec<_> = places.iter().map(labels).collect();
+            let labels = places
+                .iter()
+                .map(|&place| self.fleet.labels(self.fleet.series_at(place, 0)));
+            let labels: Vec<_> = labels.collect();
             let started = cpu_time();
             self.handles.extend(
                 labels
@@ -167,12 +164,13 @@ impl Bench {
 
     /// Computes the samples of the next round; not measured.
     fn scrape(&mut self) {
-        let (round, mut at) = (self.next_round, 0);
+        let round = self.next_round;
+        let mut n_samples = 0;
         let samples = &mut self.round;
         self.fleet
             .scrape(0..self.fleet.n_places(), round, |_, sample| {
-                samples[at] = sample;
-                at += 1;
+                samples[n_samples] = sample;
+                n_samples += 1;
             });
         self.next_round += 1;
     }
@@ -203,8 +201,13 @@ impl Bench {
     }
 
     fn history(&mut self, db: &Db) {
-        let (mut cpu, mut log_bytes, mut n_samples) = (Duration::ZERO, 0, 0.0);
-        let (mut pause_us, mut flushing, mut full, mut after) = (0, Duration::ZERO, 0, 0);
+        let mut cpu = Duration::ZERO;
+        let mut log_bytes = 0;
+        let mut n_samples = 0.0;
+        let mut pause_us = 0;
+        let mut flushing = Duration::ZERO;
+        let mut full = 0;
+        let mut after = 0;
         let mut wait = Duration::ZERO;
         let definitions = size_of_dir(&self.dir.path().join("wal"));
         for idx in 0..self.args.hours * HOUR_ROUNDS / FLUSH_ROUNDS {
@@ -213,7 +216,8 @@ impl Bench {
             n_samples += self.n_series() * FLUSH_ROUNDS as f64;
             log_bytes += size_of_dir(&self.dir.path().join("wal")) - before;
             full = full.max(self.own_bytes());
-            let (started, before) = (Instant::now(), cpu_time());
+            let started = Instant::now();
+            let before = cpu_time();
             let (FlushStats { paused_us, .. }, waited) = self.flush_under_load(db);
             flushing += cpu_time() - before;
             pause_us = pause_us.max(paused_us);
@@ -264,27 +268,27 @@ impl Bench {
     /// Flushes while another thread repeatedly appends a sample to each of a few series; returns
     /// the longest append.
     fn flush_under_load(&self, db: &Db) -> (FlushStats, Duration) {
-        let probe = |i: usize| Labels::from_pairs([("__name__", "probe"), ("i", &*i.to_string())]);
         let is_over = AtomicBool::new(false);
         let now_ms = self.round[0].timestamp_ms;
         thread::scope(|scope| {
             let probing = scope.spawn(|| {
-                let (mut batch, mut longest) = (WriteBatch::default(), Duration::ZERO);
-                let handles: Vec<_> = (0..N_PROBES)
-                    .map(|i| {
-                        db.series(&probe(i).expect("names are unique"))
-                            .expect("write within the limits")
-                    })
-                    .collect();
+                let mut batch = WriteBatch::default();
+                let mut longest = Duration::ZERO;
+                let mut handles = Vec::new();
+                for i in 0..N_PROBES {
+                    let labels = [("__name__", "probe"), ("i", &*i.to_string())];
+                    let labels = Labels::from_pairs(labels).expect("names are unique");
+                    handles.push(db.series(&labels).expect("write within the limits"));
+                }
                 for k in 0..25_000 {
                     batch.clear();
                     let sample = Sample {
                         timestamp_ms: now_ms + k,
                         value: 1.0,
                     };
-                    handles
-                        .iter()
-                        .for_each(|&handle| batch.push(handle, sample, 0));
+                    for &handle in &handles {
+                        batch.push(handle, sample, 0);
+                    }
                     let started = Instant::now();
                     db.append(&mut batch).expect("write within the limits");
                     longest = longest.max(started.elapsed());
@@ -310,7 +314,8 @@ impl Bench {
             ),
             sizes(&stats),
         );
-        let (started, cpu) = (Instant::now(), cpu_time());
+        let started = Instant::now();
+        let cpu = cpu_time();
         db.compact_fully().expect("write to disk");
         let stats = db.stats();
         line(
@@ -359,7 +364,8 @@ impl Bench {
     /// Reads all samples, and the labels in the hint.
     fn scan(&self, db: &Db, what: &str, labels: LabelHint) {
         let mut columns = SampleColumns::default();
-        let (mut n_samples, mut n_series) = (0, 0);
+        let mut n_samples = 0;
+        let mut n_series = 0;
         let hints = SelectHints {
             labels,
             ..SelectHints::default()
@@ -412,7 +418,8 @@ impl Bench {
                 Matcher::new(MatchOp::Equal, name, value).expect("an equality matcher is valid")
             })
             .collect();
-        let (mut columns, started) = (SampleColumns::default(), Instant::now());
+        let mut columns = SampleColumns::default();
+        let started = Instant::now();
         let mut set = db
             .select(&query(), &matchers, TimeRange::ALL)
             .expect("read without limits");
@@ -432,12 +439,11 @@ impl Bench {
         drop(db);
         self.log_parts();
         for workers in [1, 2] {
-            let (started, cpu) = (Instant::now(), cpu_of_process("self"));
+            let started = Instant::now();
+            let cpu = cpu_of_process("self");
             let (db, peak) = self.open_watched(workers);
-            let (took, cpu) = (
-                started.elapsed().as_secs_f64(),
-                cpu_of_process("self") - cpu,
-            );
+            let took = started.elapsed().as_secs_f64();
+            let cpu = cpu_of_process("self") - cpu;
             let peak = peak.saturating_sub(self.empty_bytes);
             let mib = |bytes: u64| bytes >> 20;
             line(
@@ -462,7 +468,7 @@ impl Bench {
         let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {})
             .expect("the log exists")
             .parts;
-        let of_sample = |bits: u64| bits as f64 / 8.0 / log.n_samples as f64;
+        let bytes_per_sample = |bits: u64| bits as f64 / 8.0 / log.n_samples as f64;
         let inspect::SampleSizes {
             head,
             refs,
@@ -470,7 +476,7 @@ impl Bench {
             values,
             ..
         } = log.samples;
-        let parts = [log.sample_frames * 8, head, refs, times, values].map(of_sample);
+        let parts = [log.sample_frames * 8, head, refs, times, values].map(bytes_per_sample);
         let [frames, heads, refs, times, values] = parts;
         let all: f64 = parts.iter().sum();
         line(
@@ -521,14 +527,14 @@ fn query() -> ReadContext {
 
 /// Returns the bytes per sample in blocks, in total and by part.
 fn sizes(stats: &Stats) -> String {
-    let of_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
+    let per_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
     let [all, values, timestamps, index] = [
         stats.blocks_size_bytes,
         stats.blocks_values_bytes,
         stats.blocks_timestamps_bytes,
         stats.blocks_index_bytes,
     ]
-    .map(of_sample);
+    .map(per_sample);
     format!("{all:.3} = {values:.3} + {timestamps:.3} + {index:.3} bytes")
 }
 

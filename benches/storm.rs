@@ -101,7 +101,8 @@ fn main() {
         "{} known series at {} requests per second, {} new series per storm",
         args.known, args.rate, args.new
     );
-    let (mut quiet, mut stormy) = (Vec::new(), Vec::new());
+    let mut quiet = Vec::new();
+    let mut stormy = Vec::new();
     for storm in 0..args.storms {
         let first = args.known + storm * args.new;
         let storm_bodies: Vec<_> = bodies(first..first + args.new, start_ms, 1).collect();
@@ -199,13 +200,15 @@ struct Storm {
 fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
     let connections: Vec<_> = (0..args.senders).map(|_| server.connect()).collect();
     let started = Instant::now();
-    let (next, n_repeated) = (Mutex::new((0..).zip(requests)), AtomicUsize::new(0));
+    let next = Mutex::new((0..).zip(requests));
+    let n_repeated = AtomicUsize::new(0);
     let take = || next.lock().expect("no panic").next();
     let between = Duration::from_millis(args.within_ms.into())
         / u32::try_from(requests.len()).expect("fewer than 2^32 requests");
     thread::scope(|scope| {
         for mut connection in connections {
-            let (take, n_repeated) = (&take, &n_repeated);
+            let take = &take;
+            let n_repeated = &n_repeated;
             scope.spawn(move || {
                 while let Some((i, request)) = take() {
                     thread::sleep(
@@ -227,7 +230,8 @@ fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
 
 /// Returns the number of samples that the server has of this bench.
 fn n_samples(connection: &mut Connection) -> usize {
-    let of = |name| {
+    let mut n_samples = 0;
+    for name in common::METRICS {
         // sum(count_over_time(name{job="kubelet"}[2h]))
         let query = format!("sum(count_over_time({name}%7Bjob%3D%22kubelet%22%7D%5B2h%5D))");
         let answer = connection.get(&format!("/api/v1/query?query={query}"));
@@ -235,9 +239,9 @@ fn n_samples(connection: &mut Connection) -> usize {
             .split('"')
             .rev()
             .find_map(|part| part.parse::<usize>().ok());
-        value.unwrap_or_else(|| panic!("no number in {answer}"))
-    };
-    common::METRICS.map(of).iter().sum()
+        n_samples += value.unwrap_or_else(|| panic!("no number in {answer}"));
+    }
+    n_samples
 }
 
 fn now_ms() -> i64 {
@@ -250,12 +254,12 @@ fn now_ms() -> i64 {
 fn report(phase: &str, latencies: &[Duration]) {
     let mut sorted = latencies.to_vec();
     sorted.sort_unstable();
-    let at = |percent: usize| sorted[(sorted.len() - 1) * percent / 100];
+    let percentile = |percent: usize| sorted[(sorted.len() - 1) * percent / 100];
     println!(
         "{phase}: {} requests, p50 {:.1?}, p99 {:.1?}, max {:.1?}",
         sorted.len(),
-        at(50),
-        at(99),
-        at(100)
+        percentile(50),
+        percentile(99),
+        percentile(100)
     );
 }

@@ -25,7 +25,8 @@ pub(crate) const METRICS: [&str; 8] = [
 /// Returns the labels of series `i`: ten of them, of which pod, container id and node differ
 /// between pods.
 pub(crate) fn labels(i: usize) -> Labels {
-    let (metric, pod) = (METRICS[i % METRICS.len()], i / METRICS.len());
+    let metric = METRICS[i % METRICS.len()];
+    let pod = i / METRICS.len();
     let node = pod / 30;
     let mix = (pod as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Labels::from_pairs([

@@ -12,7 +12,7 @@ use varve_model::staleness::STALE_NAN_BITS;
 use varve_prometheus::import::import_block;
 
 use super::process::size_of_dir;
-use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
+use super::{Args, Bench, FLUSH_ROUNDS, line, sizes};
 
 /// Blocks of a real Prometheus with a scrape interval of three seconds; not part of this
 /// repository.
@@ -30,9 +30,9 @@ impl Bench {
         let full = self.own_bytes();
         self.scrape();
         let half = self.args.series / 2;
-        self.round[..half]
-            .iter_mut()
-            .for_each(|sample| sample.value = f64::from_bits(STALE_NAN_BITS));
+        for sample in &mut self.round[..half] {
+            sample.value = f64::from_bits(STALE_NAN_BITS);
+        }
         self.append(&db);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let mut after = [0; 2];
@@ -157,15 +157,12 @@ impl Bench {
 
     /// Finds or creates all series.
     fn resolve(&mut self, db: &varve_tsdb::Db) {
-        let labels = |place| {
-            self.fleet.labels(SeriesId {
-                place,
-                ..self.fleet.series_at(place, 0)
-            })
-        };
-        let handles = (0..self.fleet.n_places())
-            .map(|place| db.series(&labels(place)).expect("write within the limits"));
-        self.handles = handles.collect();
+        self.handles.clear();
+        for place in 0..self.fleet.n_places() {
+            let labels = self.fleet.labels(self.fleet.series_at(place, 0));
+            let handle = db.series(&labels).expect("write within the limits");
+            self.handles.push(handle);
+        }
     }
 }
 

@@ -294,13 +294,17 @@ pub(crate) enum CompareFormat {
     Json,
 }
 
+/// Returns a number that may be larger than this machine can address.
+pub(crate) fn to_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
 impl FleetArgs {
     /// Returns the options of the generator.
     pub(crate) fn options(&self, start_ms: i64) -> FleetOptions {
-        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         FleetOptions {
-            active_series: size(self.active_series),
-            series_per_node: size(self.series_per_node),
+            active_series: to_usize(self.active_series),
+            series_per_node: to_usize(self.series_per_node),
             interval_ms: millis(self.interval),
             start_ms,
             churn_per_hour: self.churn,

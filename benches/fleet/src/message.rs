@@ -151,13 +151,15 @@ fn encode_sample(sample: Sample, out: &mut [u8; 20]) -> usize {
     out[0] = SAMPLE_VALUE;
     out[1..9].copy_from_slice(&sample.value.to_le_bytes());
     out[9] = SAMPLE_TIMESTAMP;
-    let (mut rest, mut at) = (sample.timestamp_ms.cast_unsigned(), 10);
+    let mut rest = sample.timestamp_ms.cast_unsigned();
+    let mut size = 10;
     while rest >= 0x80 {
-        out[at] = (rest & 0x7f) as u8 | 0x80;
-        (rest, at) = (rest >> 7, at + 1);
+        out[size] = (rest & 0x7f) as u8 | 0x80;
+        rest >>= 7;
+        size += 1;
     }
-    out[at] = rest as u8;
-    at + 1
+    out[size] = rest as u8;
+    size + 1
 }
 
 fn push_bytes(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {

@@ -70,7 +70,8 @@ impl Mixed<'_> {
 
     /// Runs all queries from each client, and writes until all clients are done.
     fn while_writing(&mut self, n_clients: usize) -> Result<(Vec<Vec<QueryResult>>, Written)> {
-        let (is_over, this) = (AtomicBool::new(false), &*self);
+        let is_over = AtomicBool::new(false);
+        let this = &*self;
         let (results, written) = thread::scope(|scope| {
             let writer = scope.spawn(|| this.write_until(&is_over));
             let clients: Vec<_> = (0..n_clients)
@@ -90,10 +91,8 @@ impl Mixed<'_> {
 
     /// Writes scrapes at the rate, at least one, until `is_over`. Returns the next round.
     fn write_until(&self, is_over: &AtomicBool) -> Result<(Written, i64)> {
-        let (options, mut all) = (
-            self.options(Some(self.args.rate as f64)),
-            Written::default(),
-        );
+        let options = self.options(Some(self.args.rate as f64));
+        let mut all = Written::default();
         for round in self.rounds.clone() {
             all.append(write_fleet(&self.fleet, round..round + 1, &options)?);
             if is_over.load(Ordering::Relaxed) {
@@ -115,35 +114,39 @@ impl Mixed<'_> {
 /// Returns a table of the medians of both, and their ratio.
 fn comparison(quiet: &[QueryResult], concurrent: &[QueryResult]) -> String {
     let mut rows = Vec::new();
-    let shown = |ms: Option<f64>| ms.map_or("rejected".to_owned(), |ms| format!("{ms:.2}"));
-    let mut row = |name: &str, quiet: Option<f64>, concurrent: Option<f64>| {
-        let ratio = quiet
-            .zip(concurrent)
-            .map_or("-".to_owned(), |(quiet, concurrent)| {
-                format!("{:.2}", concurrent / quiet)
-            });
-        rows.push(vec![
-            name.to_owned(),
-            shown(quiet),
-            shown(concurrent),
-            ratio,
-        ]);
-    };
     for (quiet, concurrent) in quiet.iter().zip(concurrent) {
-        row(quiet.name, quiet.median_ms, concurrent.median_ms);
+        rows.push(row(quiet.name, quiet.median_ms, concurrent.median_ms));
     }
     for (name, is_metadata) in [
         ("queries, geometric mean", false),
         ("metadata, geometric mean", true),
     ] {
-        row(
+        rows.push(row(
             name,
             geometric_mean(quiet, is_metadata),
             geometric_mean(concurrent, is_metadata),
-        );
+        ));
     }
     table(
         &["query", "idle, ms", "during writes, ms", "ratio"].map(str::to_owned),
         &rows,
     )
+}
+
+/// Returns a row of the table: the medians in milliseconds, and their ratio.
+fn row(name: &str, quiet_ms: Option<f64>, concurrent_ms: Option<f64>) -> Vec<String> {
+    let ratio = match (quiet_ms, concurrent_ms) {
+        (Some(quiet_ms), Some(concurrent_ms)) => format!("{:.2}", concurrent_ms / quiet_ms),
+        _ => "-".to_owned(),
+    };
+    vec![
+        name.to_owned(),
+        shown(quiet_ms),
+        shown(concurrent_ms),
+        ratio,
+    ]
+}
+
+fn shown(ms: Option<f64>) -> String {
+    ms.map_or("rejected".to_owned(), |ms| format!("{ms:.2}"))
 }

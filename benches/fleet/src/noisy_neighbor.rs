@@ -28,33 +28,29 @@ const SMALL: &str = r#"node_load1{instance="gpu-00001"}"#;
 /// # Errors
 /// If the server cannot be reached, or rejects a small query.
 pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let (mut n_heavy, mut n_rejected) = (0, 0);
+    let mut alone = Vec::new();
+    let mut beside = Vec::new();
+    let mut n_heavy = 0;
+    let mut n_rejected = 0;
     for _ in 0..ROUNDS {
         send_small(args, &mut alone)?;
-        let (of_round, rejected) = while_busy(args, || send_small(args, &mut beside))?;
-        n_heavy += of_round;
+        let (heavy, rejected) = while_busy(args, || send_small(args, &mut beside))?;
+        n_heavy += heavy;
         n_rejected += rejected;
     }
-    let at = |times: &mut Vec<Duration>, share: f64| {
-        times.sort_unstable();
-        let idx = (times.len() as f64 * share) as usize;
-        times
-            .get(idx.min(times.len().saturating_sub(1)))
-            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
-    };
-    let row = |(name, share): (&str, f64)| {
-        let (alone, beside) = (at(&mut alone, share), at(&mut beside, share));
-        let cells = [
-            format!("{alone:.2}"),
-            format!("{beside:.2}"),
-            format!("{:.2}", beside / alone),
-        ];
-        [vec![name.to_owned()], cells.to_vec()].concat()
-    };
-    let rows: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)]
-        .map(row)
-        .into();
+    alone.sort_unstable();
+    beside.sort_unstable();
+    let mut rows = Vec::new();
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+        let alone_ms = quantile_ms(&alone, share);
+        let beside_ms = quantile_ms(&beside, share);
+        rows.push(vec![
+            name.to_owned(),
+            format!("{alone_ms:.2}"),
+            format!("{beside_ms:.2}"),
+            format!("{:.2}", beside_ms / alone_ms),
+        ]);
+    }
     let header = ["small query", "alone, ms", "beside, ms", "ratio"].map(str::to_owned);
     print(table(&header, &rows))?;
     print(format_args!(
@@ -63,6 +59,14 @@ pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
         beside.len(),
         args.clients
     ))
+}
+
+/// Returns a quantile of sorted times in milliseconds.
+fn quantile_ms(times: &[Duration], share: f64) -> f64 {
+    let idx = (times.len() as f64 * share) as usize;
+    times
+        .get(idx.min(times.len().saturating_sub(1)))
+        .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
 }
 
 /// Sends small queries for the time of one phase.
@@ -93,12 +97,15 @@ fn while_busy(
     args: &NoisyNeighborArgs,
     measure: impl FnOnce() -> Result<()>,
 ) -> Result<(u64, u64)> {
-    let (is_over, n_sent, n_rejected) =
-        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let is_over = AtomicBool::new(false);
+    let n_sent = AtomicU64::new(0);
+    let n_rejected = AtomicU64::new(0);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..args.clients)
             .map(|number| {
-                let (is_over, n_sent, n_rejected) = (&is_over, &n_sent, &n_rejected);
+                let is_over = &is_over;
+                let n_sent = &n_sent;
+                let n_rejected = &n_rejected;
                 scope.spawn(move || -> Result<()> {
                     let client = Client::new(&args.url).with_token(args.heavy_token.as_deref());
                     for i in 0_u64.. {

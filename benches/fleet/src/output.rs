@@ -13,3 +13,8 @@ use anyhow::{Context as _, Result};
 pub(crate) fn print(text: impl Display) -> Result<()> {
     write!(std::io::stdout(), "{text}").context("write to standard output")
 }
+
+/// Returns bytes in MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -183,19 +183,19 @@ pub(crate) struct QueryResult {
 pub(crate) fn query(args: &QueryArgs) -> Result<()> {
     let n_repeats = usize::from(args.repeats);
     let results = run_all(&args.url, args.time / 1000, n_repeats)?;
-    let cells = |result: &QueryResult| {
-        let median = match (&result.median_ms, &result.error) {
-            (Some(ms), _) => format!("{ms:.2}"),
-            (None, error) => error.clone().unwrap_or_default(),
+    let mut rows = Vec::new();
+    for result in results {
+        let median = match result.median_ms {
+            Some(ms) => format!("{ms:.2}"),
+            None => result.error.unwrap_or_default(),
         };
-        vec![
+        rows.push(vec![
             result.name.to_owned(),
             median,
             result.n_results.to_string(),
             result.response_bytes.to_string(),
-        ]
-    };
-    let rows: Vec<_> = results.iter().map(cells).collect();
+        ]);
+    }
     print(table(
         &["query", "median ms", "results", "bytes"].map(str::to_owned),
         &rows,

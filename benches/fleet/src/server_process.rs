@@ -124,12 +124,15 @@ pub(crate) fn size_bytes(dir: &Path, name: Option<&str>) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
     };
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path(), name),
-        Ok(metadata) if name.is_none_or(|name| entry.file_name() == name) => metadata.len(),
-        _ => 0,
-    };
-    entries.flatten().map(size).sum()
+    let mut total = 0;
+    for entry in entries.flatten() {
+        total += match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path(), name),
+            Ok(metadata) if name.is_none_or(|name| entry.file_name() == name) => metadata.len(),
+            _ => 0,
+        };
+    }
+    total
 }
 
 /// Returns a free port.

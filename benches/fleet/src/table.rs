@@ -2,29 +2,31 @@
 
 /// Returns a Markdown table. All columns but the first are right-aligned.
 pub(crate) fn table(header: &[String], rows: &[Vec<String>]) -> String {
-    let width = |idx: usize| {
-        rows.iter()
-            .map(|row| row[idx].chars().count())
-            .chain([header[idx].chars().count()])
-            .max()
-    };
-    let widths: Vec<usize> = (0..header.len())
-        .map(|idx| width(idx).unwrap_or(0))
-        .collect();
-    let line = |cells: &[String]| {
-        let pad = |(idx, (cell, &width)): (usize, (&String, &usize))| match idx {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        };
-        let cells: Vec<_> = cells.iter().zip(&widths).enumerate().map(pad).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
+    let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
+    for row in rows {
+        for (cell, width) in row.iter().zip(&mut widths) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
     let rule: Vec<_> = widths.iter().map(|&width| "-".repeat(width)).collect();
-    [header, &rule]
-        .into_iter()
-        .chain(rows.iter().map(Vec::as_slice))
-        .map(line)
-        .collect()
+
+    let mut text = line(header, &widths) + &line(&rule, &widths);
+    for row in rows {
+        text.push_str(&line(row, &widths));
+    }
+    text
+}
+
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let mut padded = Vec::new();
+    for (idx, (cell, &width)) in cells.iter().zip(widths).enumerate() {
+        padded.push(if idx == 0 {
+            format!("{cell:<width$}")
+        } else {
+            format!("{cell:>width$}")
+        });
+    }
+    format!("| {} |\n", padded.join(" | "))
 }
 
 #[cfg(test)]

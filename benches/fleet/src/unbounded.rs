@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow, ensure};
 use crate::args::UnboundedArgs;
 use crate::client::{Client, escape};
 use crate::fleet::Fleet;
-use crate::output::print;
+use crate::output::{mib, print};
 use crate::process;
 use crate::write::{WriteOptions, Written, write_fleet};
 
@@ -145,7 +145,8 @@ impl Outcomes {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, written) in [("alone", &self.alone), ("with reads", &self.concurrent)] {
-            let (rate, p99) = (written.samples_per_s(), written.latency_ms(990));
+            let rate = written.samples_per_s();
+            let p99 = written.latency_ms(990);
             writeln!(
                 f,
                 "writes {name:<10} {rate:.0} samples per second, p99 {p99:.1} ms"
@@ -156,7 +157,7 @@ impl fmt::Display for Report {
             "rate retained     {:.1} %",
             100.0 * self.concurrent.samples_per_s() / self.alone.samples_per_s()
         )?;
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+
         let added = mib(self.peak_bytes.saturating_sub(self.idle_bytes));
         writeln!(
             f,
@@ -170,7 +171,8 @@ impl fmt::Display for Report {
             refused,
             truncated,
         } = &self.outcomes;
-        let (size, slowest) = (mib(*size), slowest.as_secs_f64());
+        let size = mib(*size);
+        let slowest = slowest.as_secs_f64();
         writeln!(
             f,
             "responses         {n_complete} complete, {size:.0} MiB each, the slowest in {slowest:.1} s"
@@ -181,10 +183,9 @@ impl fmt::Display for Report {
             refused.len(),
             truncated.len()
         )?;
-        refused
-            .first()
-            .into_iter()
-            .chain(truncated.first())
-            .try_for_each(|reason| writeln!(f, "                  {reason}"))
+        for reason in refused.first().into_iter().chain(truncated.first()) {
+            writeln!(f, "                  {reason}")?;
+        }
+        Ok(())
     }
 }

@@ -17,12 +17,11 @@ use crate::output::print;
 /// # Errors
 /// If the server cannot be queried, or at the first difference.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
-    let (fleet, n_rounds) = (
-        Fleet::new(args.fleet.options(args.start)),
-        args.fleet.n_rounds(),
-    );
+    let fleet = Fleet::new(args.fleet.options(args.start));
+    let n_rounds = args.fleet.n_rounds();
     let client = Client::new(&args.url);
-    let (mut n_series, mut n_samples) = (0u64, 0u64);
+    let mut n_series = 0u64;
+    let mut n_samples = 0u64;
     for place in (0..fleet.n_places()).step_by(args.every as usize) {
         let last = fleet.series_at(place, n_rounds - 1).generation;
         for generation in 0..=last {
@@ -32,7 +31,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
                 let labels = fleet.labels(series);
                 check(&client, &fleet, &labels, n_rounds, &expect)
                     .with_context(|| format!("verify {labels}"))?;
-                (n_series, n_samples) = (n_series + 1, n_samples + expect.len() as u64);
+                n_series += 1;
+                n_samples += expect.len() as u64;
             }
         }
     }
@@ -43,16 +43,17 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
 
 /// Returns the samples of a series without staleness markers, as a query does.
 fn samples(fleet: &Fleet, series: SeriesId, n_rounds: i64) -> Vec<Sample> {
-    let sample = |round| {
-        let value = fleet
-            .value(series, round)
-            .filter(|value| !is_stale_nan(*value))?;
-        Some(Sample {
-            timestamp_ms: fleet.timestamp_ms(series.place, round),
-            value,
-        })
-    };
-    (0..n_rounds).filter_map(sample).collect()
+    let mut samples = Vec::new();
+    for round in 0..n_rounds {
+        match fleet.value(series, round) {
+            Some(value) if !is_stale_nan(value) => samples.push(Sample {
+                timestamp_ms: fleet.timestamp_ms(series.place, round),
+                value,
+            }),
+            _ => {}
+        }
+    }
+    samples
 }
 
 fn check(

@@ -175,18 +175,22 @@ impl Bench {
 
     /// Returns the number of samples of a metric that were sent.
     fn n_sent(&self, name: &str) -> u64 {
-        let has_name = |place: &u32| {
+        let mut n_series = 0;
+        for place in 0..self.fleet.n_places() {
             let labels = self.fleet.labels(SeriesId {
-                place: *place,
+                place,
                 generation: 0,
             });
-            labels.get(METRIC_NAME) == Some(name)
-        };
-        (0..self.fleet.n_places()).filter(has_name).count() as u64 * self.n_rounds.unsigned_abs()
+            if labels.get(METRIC_NAME) == Some(name) {
+                n_series += 1;
+            }
+        }
+        n_series * self.n_rounds.unsigned_abs()
     }
 
     fn lost_share(&self, running: &Running) -> Result<f64> {
-        let (mut sent, mut found) = (0, 0);
+        let mut sent = 0;
+        let mut found = 0;
         for name in SAMPLED {
             let n_sent = self.n_sent(name);
             sent += n_sent;

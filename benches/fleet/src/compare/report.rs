@@ -56,15 +56,15 @@ struct Row {
 
 impl Report {
     pub(crate) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
-        let report = |server: &Server| ServerReport {
+        let servers = servers.iter().map(|server| ServerReport {
             name: server.name(),
             version: server.version(),
             rounds: Vec::new(),
-        };
+        });
         Self {
             n_series,
             n_samples_per_series,
-            servers: servers.iter().map(report).collect(),
+            servers: servers.collect(),
         }
     }
 
@@ -82,24 +82,22 @@ impl Report {
             return rows;
         };
         for (i, query) in first.queries.iter().enumerate() {
-            let value = move |measurements: &Measurements| measurements.queries[i].median_ms;
             rows.push(Row {
                 name: format!("{}, ms", query.name),
                 decimals: 2,
-                value: Box::new(value),
+                value: Box::new(move |measurements| measurements.queries[i].median_ms),
             });
         }
         for (name, is_metadata) in [
             ("queries, geometric mean, ms", false),
             ("metadata, geometric mean, ms", true),
         ] {
-            let value = move |measurements: &Measurements| {
-                geometric_mean(&measurements.queries, is_metadata)
-            };
             rows.push(Row {
                 name: name.to_owned(),
                 decimals: 2,
-                value: Box::new(value),
+                value: Box::new(move |measurements| {
+                    geometric_mean(&measurements.queries, is_metadata)
+                }),
             });
         }
         rows
@@ -139,12 +137,12 @@ fn figure_rows() -> Vec<Row> {
             Some(f.index_bytes_per_series)
         }),
     ];
-    let row = |(name, decimals, value): (&str, usize, Field)| Row {
+    let rows = rows.into_iter().map(|(name, decimals, value)| Row {
         name: name.to_owned(),
         decimals,
         value: Box::new(value),
-    };
-    rows.into_iter().map(row).collect()
+    });
+    rows.collect()
 }
 
 impl ServerReport {
@@ -156,10 +154,8 @@ impl ServerReport {
             .map(|measurements| (row.value)(measurements))
             .collect::<Option<Vec<f64>>>()?;
         values.sort_unstable_by(f64::total_cmp);
-        let (low, high) = (
-            values.get(values.len().saturating_sub(1) / 2)?,
-            values.get(values.len() / 2)?,
-        );
+        let low = values.get(values.len().saturating_sub(1) / 2)?;
+        let high = values.get(values.len() / 2)?;
         Some((low + high) / 2.0)
     }
 }
@@ -173,30 +169,24 @@ impl fmt::Display for Report {
             "{} series, {} samples each",
             self.n_series, self.n_samples_per_series
         )?;
-        self.servers
-            .iter()
-            .try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
-        let header = |(i, found): (usize, &ServerReport)| match i {
-            0 => vec![found.name.to_owned()],
-            _ => vec![
-                found.name.to_owned(),
-                format!("{} / peer", self.servers[0].name),
-            ],
-        };
-        let header = self.servers.iter().enumerate().flat_map(header);
-        let header: Vec<_> = [String::new()].into_iter().chain(header).collect();
-        let cells = |row: Row| {
-            let medians: Vec<_> = self
-                .servers
-                .iter()
-                .map(|found| found.median(&row))
-                .collect();
-            [row.name]
-                .into_iter()
-                .chain(cells(&medians, row.decimals))
-                .collect()
-        };
-        let rows: Vec<_> = self.rows().into_iter().map(cells).collect();
+        for server in &self.servers {
+            writeln!(f, "{}: {}", server.name, server.version)?;
+        }
+        let mut header = vec![String::new()];
+        for (i, server) in self.servers.iter().enumerate() {
+            header.push(server.name.to_owned());
+            if i > 0 {
+                header.push(format!("{} / peer", self.servers[0].name));
+            }
+        }
+        let mut rows = Vec::new();
+        for row in self.rows() {
+            let medians = self.servers.iter().map(|server| server.median(&row));
+            let medians: Vec<_> = medians.collect();
+            let mut line = vec![row.name];
+            line.extend(cells(&medians, row.decimals));
+            rows.push(line);
+        }
         f.write_str(&table(&header, &rows))
     }
 }
@@ -204,11 +194,12 @@ impl fmt::Display for Report {
 /// Returns the cells of a row: the first value, then each other value followed by the ratio of the
 /// first value to it.
 fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
-    let shown =
-        |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
     let mut cells = Vec::new();
     for (i, &value) in medians.iter().enumerate() {
-        cells.push(shown(value));
+        cells.push(match value {
+            Some(value) => format!("{value:.decimals$}"),
+            None => "none".to_owned(),
+        });
         if i > 0 {
             let ratio = medians[0]
                 .zip(value)

@@ -37,30 +37,31 @@ pub(crate) struct Disk {
 
 /// Returns the requested servers, Varve first.
 pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
-    let program = |kind| -> Result<PathBuf> {
-        match kind {
-            ServerKind::Varve => match &args.varve {
-                Some(program) => Ok(program.clone()),
-                None => Ok(std::env::current_exe()
-                    .context("find varve beside varve-bench")?
-                    .with_file_name("varve")),
-            },
-            ServerKind::Prometheus => Ok(args.prometheus.clone()),
-            ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
-        }
-    };
     let mut kinds = args.servers.clone();
     kinds.sort_unstable();
     kinds.dedup();
-    kinds
-        .into_iter()
-        .map(|kind| {
-            Ok(Server {
-                kind,
-                program: program(kind)?,
-            })
-        })
-        .collect()
+    let mut servers = Vec::new();
+    for kind in kinds {
+        servers.push(Server {
+            kind,
+            program: program(kind, args)?,
+        });
+    }
+    Ok(servers)
+}
+
+/// Returns the path of a server's program.
+fn program(kind: ServerKind, args: &CompareArgs) -> Result<PathBuf> {
+    match kind {
+        ServerKind::Varve => match &args.varve {
+            Some(program) => Ok(program.clone()),
+            None => Ok(std::env::current_exe()
+                .context("find varve beside varve-bench")?
+                .with_file_name("varve")),
+        },
+        ServerKind::Prometheus => Ok(args.prometheus.clone()),
+        ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
+    }
 }
 
 impl Server {
@@ -224,7 +225,9 @@ impl Running<'_> {
 /// months.
 fn is_merged(client: &Client) -> Result<bool> {
     let parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
-    let (in_memory, small, big) = (parts("inmemory")?, parts("small")?, parts("big")?);
+    let in_memory = parts("inmemory")?;
+    let small = parts("small")?;
+    let big = parts("big")?;
     Ok(in_memory == Some(0) && small.unwrap_or(0) + big.unwrap_or(0) <= 2)
 }
 

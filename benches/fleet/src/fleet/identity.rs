@@ -169,9 +169,13 @@ pub(super) fn daemon(node: Node, name: &str) -> String {
 
 /// Returns a UUID of version 4.
 pub(super) fn uuid(seed: u64) -> String {
-    let (high, low) = (mix(seed), mix(!seed));
-    let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
-    let (d, e) = (low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
+    let high = mix(seed);
+    let low = mix(!seed);
+    let a = high >> 32;
+    let b = high >> 16 & 0xffff;
+    let c = high & 0xfff;
+    let d = low >> 48 & 0x3fff | 0x8000;
+    let e = low & 0xffff_ffff_ffff;
     format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")
 }
 

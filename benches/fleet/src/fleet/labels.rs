@@ -41,9 +41,9 @@ impl LabelSet {
     }
 
     fn add_all<const N: usize>(&mut self, labels: [(&'static str, &str); N]) {
-        labels
-            .into_iter()
-            .for_each(|(name, value)| self.add(name, value));
+        for (name, value) in labels {
+            self.add(name, value);
+        }
     }
 
     fn address(&mut self, node: Node, port: u16) {
@@ -229,8 +229,11 @@ fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>) -> String {
         Text::ImageId => pod().image_id(container),
         Text::ContainerId => format!("containerd://{}", pod().container_id(container)),
         Text::TrafficRule { from } => {
-            let (flag, pod) = (if *from { "-s" } else { "-d" }, pod());
-            let (ip, namespace, name) = (pod.ip(node), pod.namespace(), pod.name());
+            let flag = if *from { "-s" } else { "-d" };
+            let pod = pod();
+            let ip = pod.ip(node);
+            let namespace = pod.namespace();
+            let name = pod.name();
             format!("{flag} {ip}/32 -m comment --comment \"{namespace}/{name}\" -j RETURN")
         }
     }

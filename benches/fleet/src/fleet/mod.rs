@@ -231,7 +231,8 @@ impl Fleet {
     /// Returns the places of each control plane and machine.
     pub fn machines(&self) -> impl Iterator<Item = Range<u32>> {
         let ends = (1..=self.n_planes).map(|n| n * self.plane.len() as u32);
-        let (planes_end, node) = (self.planes_end(), self.node.len() as u32);
+        let planes_end = self.planes_end();
+        let node = self.node.len() as u32;
         let ends =
             ends.chain((1..).map(move |n: u32| planes_end.saturating_add(n.saturating_mul(node))));
         let n_places = self.n_places();
@@ -248,13 +249,13 @@ impl Fleet {
 
     fn place(&self, place: u32) -> Place<'_> {
         debug_assert!(place < self.n_places());
-        let at_node = place.checked_sub(self.planes_end());
-        let (rows, index, kind) = match at_node {
-            Some(at) => (&self.node, at, 1),
+        let (rows, index, kind) = match place.checked_sub(self.planes_end()) {
+            Some(node_index) => (&self.node, node_index, 1),
             None => (&self.plane, place, 0),
         };
         let n_rows = rows.len() as u32;
-        let (index, row) = (index / n_rows, index % n_rows);
+        let row = index % n_rows;
+        let index = index / n_rows;
         let seed = mix2(self.options.seed, u64::from(index) << 1 | kind);
         Place {
             row: &rows[row as usize],
@@ -277,10 +278,8 @@ impl Fleet {
         };
         let age = below(mix2(place.node.seed, key), age_max.unsigned_abs());
         let since = round.max(0).unsigned_abs() + age;
-        let (life, elapsed) = (
-            since / lifetime.unsigned_abs(),
-            since % lifetime.unsigned_abs(),
-        );
+        let life = since / lifetime.unsigned_abs();
+        let elapsed = since % lifetime.unsigned_abs();
         // A restarted process keeps its series.
         let generation = if place.row.subject == Subject::Machine {
             0
@@ -300,13 +299,13 @@ impl Fleet {
         } else {
             0
         };
-        let at = Moment {
+        let moment = Moment {
             seed: mix2(place.node.seed, key),
             elapsed,
             now_ms: timestamp_ms.unsigned_abs(),
             interval_ms: self.options.interval_ms.unsigned_abs(),
         };
-        place.row.model.value(&at)
+        place.row.model.value(&moment)
     }
 }
 

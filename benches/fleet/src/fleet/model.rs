@@ -49,8 +49,8 @@ enum Shape {
 /// A series of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Bucket `at` of `of`. The last one is `+Inf`.
-    Bucket { at: u8, of: u8 },
+    /// Bucket `idx` of `n`. The last one is `+Inf`.
+    Bucket { idx: u8, n: u8 },
     /// The sum of observations of about `2^bits` units.
     Sum { bits: u8 },
     /// The count.
@@ -149,16 +149,16 @@ impl Model {
     }
 
     /// Returns the value at a time.
-    pub(super) fn value(&self, at: &Moment) -> f64 {
-        let whole = self.whole(at) * u64::from(self.unit);
+    pub(super) fn value(&self, moment: &Moment) -> f64 {
+        let whole = self.whole(moment) * u64::from(self.unit);
         let value = whole as f64 / POWERS_OF_TEN[usize::from(self.decimals)];
         match self.ulps {
             0 => value,
             _ if whole == 0 => value,
             // The error depends on the sum, not on the time: a constant sum keeps its bits.
-            ulps => {
-                f64::from_bits(value.to_bits() + below(mix2(at.seed, whole), u64::from(ulps) + 1))
-            }
+            ulps => f64::from_bits(
+                value.to_bits() + below(mix2(moment.seed, whole), u64::from(ulps) + 1),
+            ),
         }
     }
 
@@ -167,15 +167,20 @@ impl Model {
         matches!(self.shape, Shape::Now | Shape::Started)
     }
 
-    fn whole(&self, at: &Moment) -> u64 {
-        let at = &Moment {
-            elapsed: if self.is_idle(at.seed) { 0 } else { at.elapsed },
-            ..*at
+    fn whole(&self, moment: &Moment) -> u64 {
+        let moment = &Moment {
+            elapsed: if self.is_idle(moment.seed) {
+                0
+            } else {
+                moment.elapsed
+            },
+            ..*moment
         };
-        let (seed, n) = (at.seed, at.elapsed);
+        let seed = moment.seed;
+        let n = moment.elapsed;
         match self.shape {
             Shape::Constant { low, high } => low + below(mix(seed), high - low + 1),
-            Shape::Counter { low, high } => count(at, low, high).0,
+            Shape::Counter { low, high } => count(moment, low, high).0,
             Shape::Rare { every } => events(seed, n, u64::from(every)),
             Shape::Gauge { low, high, noise } => {
                 let middle = power(mix(seed), low, high);
@@ -187,9 +192,9 @@ impl Model {
                 let period = (n + below(mix(seed), u64::from(hold))) / u64::from(hold);
                 low + below(mix2(seed, period), high - low + 1)
             }
-            Shape::Histogram { low, high, part } => part.whole(at, low, high),
-            Shape::Now => at.now_ms,
-            Shape::Started => at.now_ms - at.elapsed * at.interval_ms,
+            Shape::Histogram { low, high, part } => part.whole(moment, low, high),
+            Shape::Now => moment.now_ms,
+            Shape::Started => moment.now_ms - moment.elapsed * moment.interval_ms,
         }
     }
 
@@ -202,20 +207,20 @@ impl Part {
     /// Computes the value as an integer. Bucket and sum are computed from the count, each with
     /// noise that is smaller than the growth per round. So buckets ascend over `le`, the last one
     /// equals the count, and no value decreases.
-    fn whole(self, at: &Moment, low: u8, high: u8) -> u64 {
-        let (count, step) = count(at, low, high);
+    fn whole(self, moment: &Moment, low: u8, high: u8) -> u64 {
+        let (count, step) = count(moment, low, high);
         match self {
             Self::Count => count,
-            Self::Sum { bits } => (count << bits) + (mix2(at.seed, count) & ((1 << bits) - 1)),
-            Self::Bucket { at: place, of } => {
-                let share = share(mix(at.seed ^ 1), u64::from(place), u64::from(of));
+            Self::Sum { bits } => (count << bits) + (mix2(moment.seed, count) & ((1 << bits) - 1)),
+            Self::Bucket { idx, n } => {
+                let share = share(mix(moment.seed ^ 1), u64::from(idx), u64::from(n));
                 // A step is at least an eighth of its mean (see `walk`). The noise is at most a
                 // quarter of the part of such a step inside or outside of the bucket, whichever is
                 // smaller.
                 let room = step * share.min(SHARES - share) / SHARES / 32
-                    * at.elapsed.min(NOISE_RAMP)
+                    * moment.elapsed.min(NOISE_RAMP)
                     / NOISE_RAMP;
-                let noise = mix2(at.seed ^ u64::from(place), at.elapsed);
+                let noise = mix2(moment.seed ^ u64::from(idx), moment.elapsed);
                 (count * share / SHARES + below(noise, room + 1)).min(count)
             }
         }
@@ -223,9 +228,9 @@ impl Part {
 }
 
 /// Returns the value of a counter and its mean step.
-fn count(at: &Moment, low: u8, high: u8) -> (u64, u64) {
-    let step = (power(mix(at.seed), low, high) * at.interval_ms / 30_000).max(1);
-    (walk(at.seed, at.elapsed, step), step)
+fn count(moment: &Moment, low: u8, high: u8) -> (u64, u64) {
+    let step = (power(mix(moment.seed), low, high) * moment.interval_ms / 30_000).max(1);
+    (walk(moment.seed, moment.elapsed, step), step)
 }
 
 /// Returns a number between two powers of two whose logarithm is about uniformly distributed.
@@ -239,15 +244,15 @@ fn power(random: u64, low: u8, high: u8) -> u64 {
         }
 }
 
-/// Returns the share of observations in buckets up to `at` of `of`, in units of 1 / [`SHARES`]: an
+/// Returns the share of observations in buckets up to `idx` of `n`, in units of 1 / [`SHARES`]: an
 /// S curve with random middle and width.
-fn share(random: u64, at: u64, of: u64) -> u64 {
-    let width = 2 + below(random, of / 3 + 1);
-    let start = below(random.rotate_left(32), of.saturating_sub(width) + 1);
-    if at + 1 == of || at >= start + width {
+fn share(random: u64, idx: u64, n: u64) -> u64 {
+    let width = 2 + below(random, n / 3 + 1);
+    let start = below(random.rotate_left(32), n.saturating_sub(width) + 1);
+    if idx + 1 == n || idx >= start + width {
         return SHARES;
     }
-    let along = (at + 1).saturating_sub(start) * SHARES / (width + 1);
+    let along = (idx + 1).saturating_sub(start) * SHARES / (width + 1);
     along * along * (3 * SHARES - 2 * along) / (SHARES * SHARES)
 }
 
@@ -273,7 +278,7 @@ mod tests {
             let part = |part, n| histogram(low, high, part).value(&at(seed, n));
             let buckets = |n| {
                 (0..of)
-                    .map(|at| part(Part::Bucket { at, of }, n))
+                    .map(|idx| part(Part::Bucket { idx, n: of }, n))
                     .collect::<Vec<_>>()
             };
             let mut before = vec![0.0; usize::from(of)];

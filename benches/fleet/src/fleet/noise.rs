@@ -33,12 +33,14 @@ pub(super) fn below(random: u64, bound: u64) -> u64 {
 /// next anchor is spread evenly. The remainder is never negative: anchors are at least `14 * mean`
 /// apart and the steps sum to at most `12 * mean`.
 pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
-    let (block, within) = (n / BLOCK, n % BLOCK);
+    let block = n / BLOCK;
+    let within = n % BLOCK;
     let anchor = |block: u64| below(mix2(seed, !block), 2 * mean);
     let start = block * BLOCK * mean + anchor(block);
     let spread = (mean * 3 / 4).max(1);
     let key = mix2(seed, block);
-    let (mut before, mut all) = (0, 0);
+    let mut before = 0;
+    let mut all = 0;
     for step in 0..BLOCK {
         before += if step < within {
             step_of(key, step, spread)
@@ -61,14 +63,16 @@ fn step_of(key: u64, step: u64, spread: u64) -> u64 {
 /// Returns the number of events up to round `n`. One happens at a random round of each `every`
 /// rounds.
 pub(super) fn events(seed: u64, n: u64, every: u64) -> u64 {
-    let (past, within) = (n / every, n % every);
+    let past = n / every;
+    let within = n % every;
     past + u64::from(within >= below(mix2(seed, past), every))
 }
 
 /// Returns a number in `0..=swing` that drifts: linear between random heights every `length`
 /// rounds.
 pub(super) fn drift(seed: u64, n: u64, length: u64, swing: u64) -> u64 {
-    let (knot, within) = (n / length, n % length);
+    let knot = n / length;
+    let within = n % length;
     let height = |knot: u64| below(mix2(seed, knot), swing + 1);
     (height(knot) * (length - within) + height(knot + 1) * within) / length
 }

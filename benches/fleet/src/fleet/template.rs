@@ -192,9 +192,9 @@ impl Target<'_> {
 
     /// Adds a series of each metric.
     pub(super) fn table(&mut self, own: &[Own], table: &[(&'static str, Model)]) {
-        table
-            .iter()
-            .for_each(|&(name, model)| self.series(name, own, model));
+        for &(name, model) in table {
+            self.series(name, own, model);
+        }
     }
 
     /// Adds a series of a metric for each value of a label. The values are separated by spaces.
@@ -205,38 +205,41 @@ impl Target<'_> {
         values: &'static str,
         model: impl Fn(&str) -> Model,
     ) {
-        values
-            .split(' ')
-            .for_each(|value| self.series(name, &[(label, value.into())], model(value)));
+        for value in values.split(' ') {
+            self.series(name, &[(label, value.into())], model(value));
+        }
     }
 
     /// Adds the buckets, sum and count of a histogram.
-    pub(super) fn histogram(&mut self, of: &Histogram, own: &[Own]) {
+    pub(super) fn histogram(&mut self, histogram: &Histogram, own: &[Own]) {
         let key = self.rows.len();
-        let n = of.bounds.split(' ').count() as u8 + 1;
-        let bounds = of.bounds.split(' ').chain(["+Inf"]).zip(0..n);
-        let mut row = |suffix: &str, le: Option<&'static str>, part, decimals, ulps| {
-            let own = own
-                .iter()
-                .cloned()
-                .chain(le.map(|le| ("le", Text::Is(le))))
-                .collect();
-            let model = histogram(of.low, of.high, part)
-                .decimals(decimals)
-                .rounded(ulps)
-                .idle(of.idle_percent);
-            self.push(Text::Owned(format!("{}{suffix}", of.name)), own, model, key);
-        };
-        for (le, at) in bounds {
-            row("_bucket", Some(le), Part::Bucket { at, of: n }, 0, 0);
+        let n_buckets = histogram.bounds.split(' ').count() as u8 + 1;
+        let bounds = histogram.bounds.split(' ').chain(["+Inf"]);
+        for (bound, idx) in bounds.zip(0..n_buckets) {
+            let mut own = own.to_vec();
+            own.push(("le", Text::Is(bound)));
+            let part = Part::Bucket { idx, n: n_buckets };
+            let model = histogram.model(part);
+            self.push(histogram.series_name("_bucket"), own, model, key);
         }
-        row(
-            "_sum",
-            None,
-            Part::Sum { bits: of.bits },
-            of.decimals,
-            if of.decimals > 0 { 15 } else { 0 },
-        );
-        row("_count", None, Part::Count, 0, 0);
+        let ulps = if histogram.decimals > 0 { 15 } else { 0 };
+        let sum = Part::Sum {
+            bits: histogram.bits,
+        };
+        let model = histogram.model(sum);
+        let model = model.decimals(histogram.decimals).rounded(ulps);
+        self.push(histogram.series_name("_sum"), own.to_vec(), model, key);
+        let model = histogram.model(Part::Count);
+        self.push(histogram.series_name("_count"), own.to_vec(), model, key);
+    }
+}
+
+impl Histogram {
+    fn series_name(&self, suffix: &str) -> Text {
+        Text::Owned(format!("{}{suffix}", self.name))
+    }
+
+    fn model(&self, part: Part) -> Model {
+        histogram(self.low, self.high, part).idle(self.idle_percent)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::args::WriteArgs;
+use crate::args::{WriteArgs, to_usize};
 use crate::fleet::Fleet;
 use crate::message::Version;
 use crate::output::print;
@@ -68,11 +68,10 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
         "writing {} series, --start {start}\n",
         fleet.n_places()
     ))?;
-    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let options = WriteOptions {
         url: args.url.clone(),
-        n_connections: size(args.connections),
-        samples_per_request: size(args.samples_per_request),
+        n_connections: to_usize(args.connections),
+        samples_per_request: to_usize(args.samples_per_request),
         rate: (args.rate > 0).then_some(args.rate as f64),
         version: args.remote_write_version,
         ahead: args.ahead,

@@ -101,7 +101,8 @@ impl<'a> Encoder<'a> {
         max_bytes: usize,
         n_threads: usize,
     ) -> Result<Vec<PreparedRound>> {
-        let (mut ahead, mut n_bytes) = (Vec::new(), 0);
+        let mut ahead = Vec::new();
+        let mut n_bytes = 0;
         while n_bytes < max_bytes {
             let Some(number) = rounds.next() else { break };
             let requests = self.encode_round(number, n_threads)?;
@@ -127,21 +128,17 @@ impl<'a> Encoder<'a> {
             })?;
             Ok(requests)
         };
-        let gathered: Vec<Result<Vec<Request>>> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(gather)).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread
+            let mut all = Vec::new();
+            for thread in threads {
+                let requests: Result<Vec<Request>> = thread
                     .join()
-                    .unwrap_or_else(|_| Err(anyhow!("a thread that encodes requests panicked")))
-            };
-            threads.into_iter().map(join).collect()
-        });
-        gathered
-            .into_iter()
-            .try_fold(Vec::new(), |mut all, requests| {
+                    .map_err(|_| anyhow!("a thread that encodes requests panicked"))?;
                 all.extend(requests?);
-                Ok(all)
-            })
+            }
+            Ok(all)
+        })
     }
 
     fn scrape(
@@ -159,8 +156,8 @@ impl<'a> Encoder<'a> {
         self.fleet
             .scrape(machine.places.clone(), round, |series, sample| {
                 if result.is_ok() {
-                    let at = (series.place - machine.places.start) as usize;
-                    self.push(&mut cached, at, series, sample, request);
+                    let idx = (series.place - machine.places.start) as usize;
+                    self.push(&mut cached, idx, series, sample, request);
                     if request.n_samples() == self.samples_per_request {
                         result = Request::new(request).and_then(&mut *sink);
                     }
@@ -172,7 +169,7 @@ impl<'a> Encoder<'a> {
     fn push(
         &self,
         cached: &mut Vec<CachedLabels>,
-        at: usize,
+        idx: usize,
         series: SeriesId,
         sample: Sample,
         request: &mut WriteRequest,
@@ -184,12 +181,12 @@ impl<'a> Encoder<'a> {
                 labels,
             }
         };
-        match cached.get_mut(at) {
+        match cached.get_mut(idx) {
             Some(labels) if labels.generation == series.generation => {}
             Some(labels) => *labels = encode(),
             None => cached.push(encode()),
         }
-        request.push(&cached[at].labels, sample);
+        request.push(&cached[idx].labels, sample);
     }
 }
 

@@ -82,7 +82,8 @@ impl<'a> Sender<'a> {
     }
 
     fn attempt(&mut self, body: &[u8]) -> Result<(Response, Duration)> {
-        let (since, mut backoff) = (Instant::now(), BACKOFF_MIN);
+        let since = Instant::now();
+        let mut backoff = BACKOFF_MIN;
         loop {
             let started = Instant::now();
             let failure = match self.client.write(body, self.options.version) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::output::mib;
 use crate::process::Usage;
 
 /// Maximum number of memory values that are printed.
@@ -70,17 +71,16 @@ impl Written {
 
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, rate) = (self.duration.as_secs_f64(), self.samples_per_s());
+        let seconds = self.duration.as_secs_f64();
+        let rate = self.samples_per_s();
         writeln!(
             f,
             "samples      {} in {seconds:.1} s, {rate:.0} per second",
             self.n_samples
         )?;
-        let (p50, p99, max) = (
-            self.latency_ms(500),
-            self.latency_ms(990),
-            self.latency_ms(1000),
-        );
+        let p50 = self.latency_ms(500);
+        let p99 = self.latency_ms(990);
+        let max = self.latency_ms(1000);
         writeln!(
             f,
             "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms",
@@ -97,7 +97,7 @@ impl fmt::Display for Written {
             "server CPU   {cpu:.1} s, {:.2} s per million samples",
             cpu * 1e6 / self.n_samples.max(1) as f64
         )?;
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+
         writeln!(
             f,
             "server RSS   {:.0} MiB, peak {:.0} MiB",
@@ -106,16 +106,11 @@ impl fmt::Display for Written {
         )?;
         let n_rounds = self.resident_bytes.len();
         let parts = PARTS_MAX.min(n_rounds);
-        let after_part = |part: usize| {
-            format!(
-                "{:.0}",
-                mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1])
-            )
-        };
-        writeln!(
-            f,
-            "  over time  {} MiB",
-            (0..parts).map(after_part).collect::<Vec<_>>().join(" ")
-        )
+        write!(f, "  over time ")?;
+        for part in 1..=parts {
+            let resident_bytes = self.resident_bytes[part * n_rounds / parts - 1];
+            write!(f, " {:.0}", mib(resident_bytes))?;
+        }
+        writeln!(f, " MiB")
     }
 }

@@ -111,38 +111,43 @@ pub(super) fn list(rows: &mut Rows, n_resources: usize) {
             ]
         })
     });
-    resources
-        .take(n_resources)
-        .for_each(|resource| list_resource(&mut target, &resource));
+    for resource in resources.take(n_resources) {
+        list_resource(&mut target, &resource);
+    }
 }
 
 fn list_resource(target: &mut Target<'_>, resource: &[Own]) {
-    let with = |more: &[(&'static str, &'static str)]| {
-        let more = more.iter().map(|&(name, value)| (name, Text::Is(value)));
-        resource.iter().cloned().chain(more).collect::<Vec<_>>()
-    };
     for (verb, scope) in VERBS {
-        let own = with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]);
+        let own = with(
+            resource,
+            &[("component", "apiserver"), ("scope", scope), ("verb", verb)],
+        );
         target.histogram(&REQUEST, &own);
         target.histogram(&REQUEST_SLI, &own);
         for (code, model) in [("200", counter(0, 12).idle(30)), ("404", rare(300))] {
-            let own = with(&[
-                ("code", code),
-                ("component", "apiserver"),
-                ("scope", scope),
-                ("verb", verb),
-            ]);
+            let own = with(
+                resource,
+                &[
+                    ("code", code),
+                    ("component", "apiserver"),
+                    ("scope", scope),
+                    ("verb", verb),
+                ],
+            );
             target.series("apiserver_request_total", &own, model);
         }
     }
     for (verb, scope) in [("GET", "resource"), ("LIST", "cluster")] {
         target.histogram(
             &RESPONSE_SIZES,
-            &with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]),
+            &with(
+                resource,
+                &[("component", "apiserver"), ("scope", scope), ("verb", verb)],
+            ),
         );
     }
     for operation in OPERATIONS {
-        target.histogram(&ETCD_REQUEST, &with(&[("operation", operation)]));
+        target.histogram(&ETCD_REQUEST, &with(resource, &[("operation", operation)]));
     }
     target.histogram(&WATCH_EVENTS, resource);
     target.table(
@@ -157,4 +162,13 @@ fn list_resource(target: &mut Target<'_>, resource: &[Own]) {
             ("apiserver_watch_events_total", counter(0, 12).idle(30)),
         ],
     );
+}
+
+/// Returns the labels of a resource and more.
+fn with(resource: &[Own], more: &[(&'static str, &'static str)]) -> Vec<Own> {
+    let mut labels = resource.to_vec();
+    for &(name, value) in more {
+        labels.push((name, Text::Is(value)));
+    }
+    labels
 }

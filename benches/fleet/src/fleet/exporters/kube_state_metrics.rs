@@ -88,8 +88,9 @@ pub(super) fn list_pod(rows: &mut Rows, slot: u16, n_containers: u8) {
     target.each("kube_pod_status_ready", "condition", THREE, |is| {
         constant(u64::from(is == "true"))
     });
-    (0..n_containers)
-        .for_each(|container| list_container(rows.of(JOB, Subject::Container { slot, container })));
+    for container in 0..n_containers {
+        list_container(rows.of(JOB, Subject::Container { slot, container }));
+    }
 }
 
 fn list_container(mut target: Target<'_>) {

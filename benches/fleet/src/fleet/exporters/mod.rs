@@ -23,8 +23,10 @@ pub(super) fn machine(n_series: usize) -> Vec<Row> {
     for gpu in 0..dcgm::GPUS {
         dcgm::list(&mut rows, gpu);
     }
-    let mut slots = 0..u16::MAX;
-    while let (true, Some(slot)) = (rows.len() < n_series, slots.next()) {
+    for slot in 0..u16::MAX {
+        if rows.len() >= n_series {
+            break;
+        }
         cadvisor::list(&mut rows, slot);
         kube_state_metrics::list_pod(&mut rows, slot, cadvisor::n_containers(slot));
         iptables::list(&mut rows, slot);

@@ -29,15 +29,15 @@ pub(super) fn list(rows: &mut Rows) {
         }
         target.table(&[("cpu", cpu.into())], table("node_exporter: per cpu"));
     }
-    DISKS.split(' ').for_each(|disk| {
+    for disk in DISKS.split(' ') {
         target.table(&[("device", disk.into())], table("node_exporter: per disk"))
-    });
-    NETWORKS.split(' ').for_each(|network| {
+    }
+    for network in NETWORKS.split(' ') {
         target.table(
             &[("device", network.into())],
             table("node_exporter: per network"),
         )
-    });
+    }
     for (device, mountpoint) in [
         ("/dev/md0", "/"),
         ("/dev/nvme0n1p2", "/boot"),

@@ -50,9 +50,6 @@ fn model(text: &str) -> Model {
                     .expect("an argument is a number")
             })
             .collect();
-        let byte =
-            |arg: u64| u8::try_from(arg).expect("powers of two, decimals and shares are small");
-        let word = |arg: u64| u32::try_from(arg).expect("units and rounds are less than 2^32");
         parsed = Some(match (function, &args[..], parsed) {
             ("counter", &[low, high], None) => counter(byte(low), byte(high)),
             ("gauge", &[low, high, noise], None) => gauge(byte(low), byte(high), byte(noise)),
@@ -70,4 +67,12 @@ fn model(text: &str) -> Model {
         });
     }
     parsed.expect("a text has a first part")
+}
+
+fn byte(arg: u64) -> u8 {
+    u8::try_from(arg).expect("powers of two, decimals and shares are small")
+}
+
+fn word(arg: u64) -> u32 {
+    u32::try_from(arg).expect("units and rounds are less than 2^32")
 }
