@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_bench::{Fleet, FleetOptions};
-use varve_context::{MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_fs::RealFs;
 use varve_fs::testing::ManualClock;
 use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};

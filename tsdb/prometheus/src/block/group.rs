@@ -5,7 +5,7 @@
 //! [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
 
 use super::chunks::frame;
-use super::index::{IndexedChunk, SERIES_ALIGN, put_entry};
+use super::index::{IndexEntries, IndexedChunk, SERIES_ALIGN, put_entry};
 use super::meta::BlockStats;
 use crate::chunk::Chunk;
 
@@ -23,14 +23,6 @@ pub(crate) struct SeriesGroup {
     open: BlockStats,
     /// For each series, the end of its chunks.
     series: Vec<usize>,
-}
-
-/// Entries of an index, each at a multiple of [`SERIES_ALIGN`].
-#[derive(Debug, Default)]
-pub(crate) struct IndexEntries {
-    pub(super) bytes: Vec<u8>,
-    /// For each series, its offset in units of [`SERIES_ALIGN`].
-    pub(super) starts: Vec<u32>,
 }
 
 impl SeriesGroup {

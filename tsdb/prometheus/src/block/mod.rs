@@ -23,8 +23,8 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
-pub(crate) use group::{IndexEntries, SeriesGroup};
-pub(crate) use index::PostingsWriter;
+pub(crate) use group::SeriesGroup;
+pub(crate) use index::{IndexEntries, PostingsWriter};
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
 pub use reader::{BlockCursor, BlockReader, BlockSeries};

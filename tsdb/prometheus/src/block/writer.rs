@@ -11,8 +11,8 @@ use varve_tsdb::{Error, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
-use super::group::{IndexEntries, SeriesGroup};
-use super::index::{IndexWriter, PostingsWriter};
+use super::group::SeriesGroup;
+use super::index::{IndexEntries, IndexWriter, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;

@@ -3,7 +3,7 @@
 //!
 //! Sources: Prometheus `tsdb/chunkenc/bstream.go` and `varbit.go`.
 
-use super::ChunkError;
+use super::error::ChunkError;
 
 /// Minimum number of bits that one load returns, at any bit offset.
 const PEEK_MAX: u32 = 57;

@@ -6,12 +6,13 @@ use varve_model::histogram::ResetHint;
 use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitReader;
+use super::encoding::{Encoding, n_samples};
+use super::error::{ChunkError, VALUES_MAX};
 use super::histogram::{CountCodec, CounterResetHeader, HEADER_SIZE, HistogramState};
 use super::histogram_layout::HistogramLayout;
 use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
-use super::{ChunkError, Encoding, VALUES_MAX, n_samples};
 
 /// Appends the samples of a chunk to `dst`, whose last sample must be older.
 ///

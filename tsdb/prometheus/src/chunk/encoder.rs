@@ -7,11 +7,11 @@ use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitWriter;
+use super::encoding::{Chunk, Encoding};
 use super::histogram_appender::{HistogramAppender, HistogramSample};
 use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
-use super::{Chunk, Encoding};
 
 /// Number of samples per chunk that Prometheus aims at.
 pub const SAMPLES_PER_CHUNK: u32 = 120;

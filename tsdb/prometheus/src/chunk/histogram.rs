@@ -16,11 +16,12 @@ use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_model::staleness::is_stale_nan;
 
 use super::bstream::{BitReader, BitWriter};
+use super::encoding::Encoding;
+use super::error::ChunkError;
 use super::histogram_layout::HistogramLayout;
 use super::spans;
 use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::{DeltaOfDelta, Nth, ValueCodec, XorCodec};
-use super::{ChunkError, Encoding};
 
 /// Size of the header of a histogram chunk.
 pub(super) const HEADER_SIZE: usize = 3;

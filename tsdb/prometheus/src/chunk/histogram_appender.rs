@@ -13,10 +13,11 @@ use varve_model::staleness::is_stale_nan;
 
 use super::bstream::BitWriter;
 use super::encoder::{SAMPLES_PER_CHUNK, StartTimestamps, count};
+use super::encoding::{Chunk, Encoding};
 use super::histogram::{CountCodec, CounterResetHeader, Counts, HEADER_SIZE, HistogramState};
 use super::histogram_layout::HistogramLayout;
 use super::spans::Buckets;
-use super::{Chunk, Encoding, decode, spans};
+use super::{decode, spans};
 
 /// Size in bytes from which a chunk with [`SAMPLES_MIN`] samples is full.
 const SIZE_FULL: usize = 1024;

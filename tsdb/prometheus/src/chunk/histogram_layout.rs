@@ -10,8 +10,8 @@
 
 use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram};
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+use super::error::ChunkError;
 use super::spans;
 
 /// Maximum thousandths of a bound. Larger bounds are doubles.

@@ -12,9 +12,9 @@
 use varve_collections::Column;
 use varve_model::Sample;
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink, push_bits};
 use super::encoder::is_full;
+use super::error::ChunkError;
 use super::xor::XorState;
 
 /// Words of eight bytes per block.

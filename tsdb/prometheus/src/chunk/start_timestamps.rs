@@ -10,8 +10,8 @@
 //! In a chunk of more than 127 samples the later ones have start timestamps even if nothing
 //! changed. Source: `tsdb/chunkenc/st.go`.
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+use super::error::ChunkError;
 
 /// The bits of the number of samples in chunks where the upper two bits are the counter reset
 /// header.

@@ -3,8 +3,8 @@
 //! A histogram has one codec for each of its fields and buckets. A float sample has one for its
 //! value.
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+use super::error::ChunkError;
 
 /// Whether a value is the first one of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use varve_model::Sample;
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink};
+use super::error::ChunkError;
 use super::value_codec::{Nth, ValueCodec, XorCodec};
 
 /// Widths of a delta of delta.

@@ -15,8 +15,8 @@
 use varve_model::Sample;
 use varve_model::staleness::{STALE_NAN_BITS, is_stale_nan};
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+use super::error::ChunkError;
 use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::XorCodec;
 

@@ -1,6 +1,6 @@
 //! Writes records as fragments in pages of a segment.
 
-use super::Compression;
+use super::compression::Compression;
 use super::reader::{FIRST, FULL, HEADER_SIZE, LAST, MIDDLE, PAGE_SIZE, RawRecord, SNAPPY, ZSTD};
 
 /// Writes records as fragments in pages.

@@ -11,14 +11,12 @@
 //! CRC is CRC-32C. Version 1 refers to symbols by offset, version 2 by index. Source: Prometheus
 //! `tsdb/docs/format/index.md`, `tsdb/index/index.go`.
 
+mod entries;
 mod reader;
 mod writer;
 
+pub(crate) use entries::IndexEntries;
+pub(super) use entries::{IndexedChunk, SERIES_ALIGN, put_entry};
 pub(super) use reader::{IndexReader, IndexedSeries};
+pub(super) use writer::IndexWriter;
 pub(crate) use writer::PostingsWriter;
-pub(super) use writer::{IndexWriter, IndexedChunk, put_entry};
-
-pub(super) const MAGIC: u32 = 0xbaaa_d700;
-pub(super) const VERSION: u8 = 2;
-/// Series start at multiples of it.
-pub(super) const SERIES_ALIGN: u64 = 16;

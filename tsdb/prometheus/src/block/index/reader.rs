@@ -9,8 +9,7 @@ use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
-use super::{MAGIC, SERIES_ALIGN};
-use crate::block::index::IndexedChunk;
+use super::entries::{IndexedChunk, MAGIC, SERIES_ALIGN};
 use crate::cursor::Cursor;
 
 /// Maximum size of an index that is read: its refs can address 64 GiB.

@@ -7,22 +7,13 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
-use varve_codec::varint::{put_i64, put_u64};
+use varve_codec::varint::put_u64;
 use varve_context::Limit;
 use varve_fs::Fs;
 use varve_tsdb::{Error, Result};
 
-use super::{MAGIC, SERIES_ALIGN, VERSION};
+use super::entries::{IndexEntries, MAGIC, SERIES_ALIGN, VERSION};
 use crate::block::buffered_file::BufferedFile;
-use crate::block::group::IndexEntries;
-
-/// A chunk in the index.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::block) struct IndexedChunk {
-    pub(in crate::block) min_ms: i64,
-    pub(in crate::block) max_ms: i64,
-    pub(in crate::block) name: u64,
-}
 
 /// Name of the size limit, for errors.
 const SIZE: &str = "size of an index in 16 bytes";
@@ -268,45 +259,6 @@ fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     }
     dst.extend_from_slice(&[0; 4]);
     PostingsWriter::end_section(&mut dst[start..]);
-}
-
-/// Appends the entry of a series, whose labels are symbols in ascending order of names. `buffer` is
-/// scratch memory.
-pub(in crate::block) fn put_entry(
-    dst: &mut Vec<u8>,
-    buffer: &mut Vec<u8>,
-    labels: impl ExactSizeIterator<Item = (u32, u32)>,
-    chunks: &[IndexedChunk],
-) {
-    buffer.clear();
-    put_u64(buffer, labels.len() as u64);
-    for (name, value) in labels {
-        put_u64(buffer, u64::from(name));
-        put_u64(buffer, u64::from(value));
-    }
-    put_u64(buffer, chunks.len() as u64);
-    let mut before: Option<IndexedChunk> = None;
-    for chunk in chunks {
-        match before {
-            None => put_i64(buffer, chunk.min_ms),
-            Some(before) => put_u64(
-                buffer,
-                chunk.min_ms.wrapping_sub(before.max_ms).cast_unsigned(),
-            ),
-        }
-        put_u64(
-            buffer,
-            chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned(),
-        );
-        match before {
-            None => put_u64(buffer, chunk.name),
-            Some(before) => put_i64(buffer, chunk.name.wrapping_sub(before.name).cast_signed()),
-        }
-        before = Some(*chunk);
-    }
-    put_u64(dst, buffer.len() as u64);
-    dst.extend_from_slice(buffer);
-    dst.extend_from_slice(&crc32c::crc32c(buffer).to_be_bytes());
 }
 
 /// Writes size, content and checksum.

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::label_pairs::{LabelPairs, PairId};
-use super::{SeriesIdx, SeriesLabels};
+use super::labels::{SeriesIdx, SeriesLabels};
 
 /// Size of a group that is sorted by comparing series directly, instead of by their next label.
 const FEW: usize = 24;

@@ -5,17 +5,15 @@
 mod hash_index;
 pub(super) mod label_order;
 pub(super) mod label_pairs;
+mod labels;
 mod refs;
 
 use hash_index::HashIndex;
 use label_pairs::{LabelPairs, NewPair, PairId};
+pub(crate) use labels::{SeriesIdx, SeriesLabels};
 use refs::SeriesRefs;
-use varve_collections::{Arena, Column};
 
 use crate::wal::{DefinedLabel, RecordError, for_each_definition};
-
-/// Index of a series in the table.
-pub(crate) type SeriesIdx = u32;
 
 /// All series, in the order of their first definition.
 #[derive(Debug, Default)]
@@ -24,45 +22,6 @@ pub(crate) struct SeriesTable {
     pub(crate) labels: SeriesLabels,
     by_labels: HashIndex,
     by_ref: SeriesRefs,
-}
-
-/// The labels of all series.
-#[derive(Debug, Default)]
-pub(crate) struct SeriesLabels {
-    /// For each series the number of its labels, then the labels.
-    all: Arena<Vec<PairId>>,
-    /// For each series, the start of its labels.
-    indexes: Column<u32>,
-}
-
-impl SeriesLabels {
-    /// Returns the number of series.
-    pub(crate) fn len(&self) -> usize {
-        self.indexes.len()
-    }
-
-    /// Returns the labels of a series, sorted by name.
-    #[inline]
-    pub(crate) fn get(&self, series: SeriesIdx) -> &[PairId] {
-        let index = self.indexes[series as usize];
-        match self.all.run(index, 1)[0] as usize {
-            // The run may end its piece.
-            0 => &[],
-            n_labels => self.all.run(index + 1, n_labels),
-        }
-    }
-
-    /// Appends a series: the number of its labels, then the labels. Returns `None` if the arena is
-    /// full.
-    fn push(&mut self, counted_ids: &[PairId]) -> Option<()> {
-        self.indexes.push(self.all.push(counted_ids)?);
-        Some(())
-    }
-
-    /// Estimates the memory in bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.all.size() + self.indexes.size()
-    }
 }
 
 /// Series definitions of a record, with known labels looked up.

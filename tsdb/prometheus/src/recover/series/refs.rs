@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::SeriesIdx;
+use super::labels::SeriesIdx;
 
 /// Series by ref. Prometheus assigns refs consecutively, so most are found by index.
 #[derive(Debug, Default)]

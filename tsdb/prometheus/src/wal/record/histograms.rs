@@ -6,8 +6,9 @@ use varve_model::histogram::{
     BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint,
 };
 
+use super::items::{RecordError, RefHistogram, decode};
+use super::record_type::RecordType;
 use super::refs::RefDecoder;
-use super::{RecordError, RecordType, RefHistogram, decode};
 use crate::cursor::Cursor;
 
 /// Decodes a record of histograms. Skips histograms with an unknown schema and returns their

@@ -1,7 +1,7 @@
 //! Decodes the refs and timestamps of samples, histograms and exemplars, which are stored as
 //! differences.
 
-use super::RecordType;
+use super::record_type::RecordType;
 use crate::cursor::Cursor;
 
 /// Decoder of the refs and timestamps of a record.

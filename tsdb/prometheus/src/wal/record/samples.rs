@@ -2,8 +2,8 @@
 
 use varve_codec::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
 
+use super::items::{RecordError, RefSample, decode_rest};
 use super::refs::RefDecoder;
-use super::{RecordError, RefSample, decode_rest};
 use crate::cursor::Cursor;
 
 /// Decodes a record of type 2 or 11 and calls `each` with each sample.

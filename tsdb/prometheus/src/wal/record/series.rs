@@ -1,6 +1,6 @@
 //! Decodes series definitions: record type 1.
 
-use super::{RecordError, SeriesDefinition, decode};
+use super::items::{RecordError, SeriesDefinition, decode};
 
 pub(super) fn decode_definitions<'a>(
     record: &'a [u8],
