@@ -201,7 +201,7 @@ impl<C: CountCodec> HistogramAppender<C> {
                 ),
             )
         };
-        let (Some(positive), Some(negative)) = (positive, negative) else {
+        let Some((positive, negative)) = positive.zip(negative) else {
             return Appendable::NewChunk(CounterResetHeader::Reset);
         };
         if !(positive.is_new || negative.is_new) {
