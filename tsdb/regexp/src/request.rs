@@ -84,7 +84,7 @@ impl Request for NoRequest {
         match *self {}
     }
 
-    fn grow(&self, (): &mut (), _size: usize) -> Result<(), LimitExceeded> {
+    fn grow(&self, _charge: &mut (), _size: usize) -> Result<(), LimitExceeded> {
         match *self {}
     }
 
