@@ -17,7 +17,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, TimeRange};
 use varve_tsdb::{Db, ReadContext, Result};
 
-use crate::percent;
+use crate::findings::percent;
 
 /// The length of the examined range, in milliseconds.
 pub const RANGE_MS: i64 = 3_600_000;
@@ -227,7 +227,11 @@ impl Search {
                     .push((*n_series, metric.as_str()));
             }
         }
-        let mut labels: Vec<_> = self.labels.iter().filter(|_| self.n_earlier > 0).collect();
+        let mut labels: Vec<_> = if self.n_earlier > 0 {
+            self.labels.iter().collect()
+        } else {
+            Vec::new()
+        };
         labels.sort_unstable_by_key(|(_, counts)| Reverse(counts.n_series));
         let mut rest = &mut *labels;
         while let Some(&(_, most)) = rest.first() {
@@ -250,22 +254,26 @@ impl Search {
             .zip(0..)
             .map(|((label, _), rank)| (label.as_str(), rank))
             .collect();
-        let shown = |(label, counts): (&String, &OfLabel)| {
-            let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
-            metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-            LabelChurn {
-                label: label.clone(),
-                n_new: counts.n_series,
-                percent: percent(counts.n_series, self.n_new),
-                n_alone: counts.n_alone,
-                n_values: counts.n_values,
-                metrics: metrics
-                    .iter()
-                    .take(METRICS_OF_LABEL_MAX)
-                    .map(|(_, metric)| (*metric).to_owned())
-                    .collect(),
-            }
-        };
+        let shown_labels = labels
+            .into_iter()
+            .take(SHOWN_MAX)
+            .map(|(label, counts)| {
+                let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
+                metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+                LabelChurn {
+                    label: label.clone(),
+                    n_new: counts.n_series,
+                    percent: percent(counts.n_series, self.n_new),
+                    n_alone: counts.n_alone,
+                    n_values: counts.n_values,
+                    metrics: metrics
+                        .iter()
+                        .take(METRICS_OF_LABEL_MAX)
+                        .map(|(_, metric)| (*metric).to_owned())
+                        .collect(),
+                }
+            })
+            .collect();
         Churn {
             start_ms,
             end_ms,
@@ -273,11 +281,11 @@ impl Search {
             n_series: self.n_series,
             n_new: self.n_new,
             n_combinations: self.n_combinations,
-            labels: labels.into_iter().take(SHOWN_MAX).map(shown).collect(),
+            labels: shown_labels,
             metrics: metrics
                 .into_iter()
                 .take(SHOWN_MAX)
-                .map(|(name, of)| of.churn(name, &ranks))
+                .map(|(name, metric)| metric.churn(name, &ranks))
                 .collect(),
         }
     }

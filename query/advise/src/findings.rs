@@ -16,7 +16,6 @@ use varve_query::usage::LabelSet;
 
 use crate::inventory::{Inventory, MetricId, MetricSize};
 use crate::needs::{Needs, Selector};
-use crate::percent;
 
 /// Options of the analysis.
 #[derive(Debug, Clone, Copy)]
@@ -163,14 +162,10 @@ impl Search<'_> {
         if self.is_protected(&metric.name) {
             return Ok(());
         }
-        let applies = |selector: &Selector| match selector.is_nameless() {
-            true => !self.options.ignore_nameless && selector.may_match("job", &metric.job),
-            false => !self.options.by_job || selector.may_match("job", &metric.job),
-        };
         let used: Vec<_> = self
             .needs
             .of_metric(&metric.name)
-            .filter(|(_, selector)| applies(selector))
+            .filter(|(_, selector)| self.applies(selector, &metric.job))
             .collect();
         if used.is_empty() {
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
@@ -190,6 +185,15 @@ impl Search<'_> {
         }
     }
 
+    /// Returns `true` if a selector uses metrics of a job.
+    fn applies(&self, selector: &Selector, job: &str) -> bool {
+        if selector.is_nameless() {
+            !self.options.ignore_nameless && selector.may_match("job", job)
+        } else {
+            !self.options.by_job || selector.may_match("job", job)
+        }
+    }
+
     fn is_protected(&self, name: &str) -> bool {
         let is_generated = matches!(name, "up" | "ALERTS" | "ALERTS_FOR_STATE" | "target_info")
             || name.starts_with("scrape_");
@@ -204,20 +208,24 @@ impl Search<'_> {
         selectors: &[&Selector],
         inventory: &mut I,
     ) -> Result<(), I::Error> {
-        let tests_bound =
-            |selector: &&Selector| selector.matchers.iter().any(|test| test.name() == "le");
-        if !metric.name.ends_with("_bucket") || !selectors.iter().all(tests_bound) {
+        let all_match_buckets = selectors
+            .iter()
+            .all(|selector| selector.matchers.iter().any(|test| test.name() == "le"));
+        if !metric.name.ends_with("_bucket") || !all_match_buckets {
             return Ok(());
         }
         let mut buckets = inventory.buckets(metric)?;
-        let passes = |bound: &str| {
-            selectors
-                .iter()
-                .any(|selector| selector.may_match("le", bound))
-        };
-        // A histogram without its last bucket is useless.
         buckets.retain(|bound, _| {
-            bound != "+Inf" && !spellings(bound).iter().any(|bound| passes(bound))
+            // A histogram without its last bucket is useless.
+            if bound == "+Inf" {
+                return false;
+            }
+            let spellings = spellings(bound);
+            !selectors.iter().any(|selector| {
+                spellings
+                    .iter()
+                    .any(|bound| selector.may_match("le", bound))
+            })
         });
         let n_series = buckets.values().sum();
         if n_series > 0 {
@@ -243,16 +251,15 @@ impl Search<'_> {
         {
             return Ok(());
         }
-        let is_used = |label: &str| {
-            PROTECTED_LABELS.contains(&label)
-                || selectors
-                    .iter()
-                    .any(|selector| selector.labels.contains(label))
-        };
         let unused: Vec<_> = inventory
             .labels(metric)?
             .into_iter()
-            .filter(|label| !is_used(label))
+            .filter(|label| {
+                !PROTECTED_LABELS.contains(&label.as_str())
+                    && !selectors
+                        .iter()
+                        .any(|selector| selector.labels.contains(label))
+            })
             .collect();
         let mut removed: Vec<&str> = Vec::new();
         for label in &unused {
@@ -313,16 +320,12 @@ impl Search<'_> {
         }
         for list in [&mut self.found.unused, &mut self.found.unread] {
             list.sort_by(|a, b| {
-                let names = |finding: &Finding| {
-                    (
-                        finding.job.clone(),
-                        finding.metric.clone(),
-                        finding.label.clone(),
-                    )
-                };
                 b.series
                     .cmp(&a.series)
-                    .then_with(|| (a.kind, names(a)).cmp(&(b.kind, names(b))))
+                    .then_with(|| a.kind.cmp(&b.kind))
+                    .then_with(|| a.job.cmp(&b.job))
+                    .then_with(|| a.metric.cmp(&b.metric))
+                    .then_with(|| a.label.cmp(&b.label))
             });
         }
         self.found
@@ -370,6 +373,15 @@ pub(crate) fn by_job<'a>(
         jobs.entry(&finding.job).or_default().push(finding);
     }
     jobs
+}
+
+/// Returns a part in percent of a whole, which may be 0.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        100.0 * part as f64 / whole as f64
+    }
 }
 
 #[cfg(test)]

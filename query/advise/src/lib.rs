@@ -21,12 +21,3 @@ pub mod relabel_rules;
 pub mod usage;
 
 pub use advice::Advice;
-
-/// Returns a part in percent of a whole, which may be 0.
-fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 {
-        0.0
-    } else {
-        100.0 * part as f64 / of as f64
-    }
-}

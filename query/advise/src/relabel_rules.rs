@@ -62,7 +62,9 @@ impl RelabelRules {
             Dialect::Prometheus => "write_relabel_configs:",
         });
         text.push_str(if rules.is_empty() { " []\n" } else { "\n" });
-        rules.iter().for_each(|rule| rule.write(&mut text, options));
+        for rule in &rules {
+            rule.write(&mut text, options);
+        }
         Self {
             text,
             n_rules: rules.len(),
@@ -86,23 +88,21 @@ fn head(findings: &Findings) -> String {
 
 fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
     let mut rules = Vec::new();
-    let of = |kind: Kind| {
-        findings
-            .unused
-            .iter()
-            .filter(move |finding| finding.kind == kind && finding.droppable)
-    };
-    for (job, unused) in by_job(of(Kind::Metric)) {
+    for (job, unused) in by_job(droppable(findings, Kind::Metric)) {
         add(&mut rules, job, "", &unused, None);
     }
-    for finding in of(Kind::Buckets) {
+    for finding in droppable(findings, Kind::Buckets) {
         rules.push(of_buckets(finding));
     }
-    for (job, unused) in by_job(of(Kind::Label).filter(|_| labels)) {
+    if !labels {
+        number(&mut rules);
+        return rules;
+    }
+    for (job, unused) in by_job(droppable(findings, Kind::Label)) {
         let mut by_label: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
-        unused
-            .iter()
-            .for_each(|finding| by_label.entry(&finding.label).or_default().push(finding));
+        for finding in &unused {
+            by_label.entry(&finding.label).or_default().push(finding);
+        }
         for (label, unused) in by_label {
             add(
                 &mut rules,
@@ -117,8 +117,16 @@ fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
     rules
 }
 
-/// Adds the rules for some metrics of a job.
-fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: Option<&str>) {
+/// Returns the findings of a kind that rules can drop.
+fn droppable(findings: &Findings, kind: Kind) -> impl Iterator<Item = &Finding> {
+    findings
+        .unused
+        .iter()
+        .filter(move |finding| finding.kind == kind && finding.droppable)
+}
+
+/// Adds the rules for some metrics of a job. Their names end with `suffix`.
+fn add(rules: &mut Vec<Rule>, job: &str, suffix: &str, unused: &[&Finding], label: Option<&str>) {
     let mut sizes: Vec<_> = unused
         .iter()
         .map(|finding| (finding.metric.as_str(), finding.series))
@@ -135,7 +143,7 @@ fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: O
         rest = others;
         let series: u64 = own.iter().map(|(_, series)| series).sum();
         rules.push(Rule {
-            name: format!("unused-{job}{of}"),
+            name: format!("unused-{job}{suffix}"),
             comment: format!("job {job:?}: {n_names} {what}, {series} series"),
             sources: "[job, __name__]",
             regex: format!("{};({part})", Regexp::escape(job)),
@@ -151,10 +159,8 @@ fn of_buckets(finding: &Finding) -> Rule {
         .flat_map(|bound| spellings(bound))
         .collect();
     let bounds: Vec<_> = bounds.iter().map(|bound| Regexp::escape(bound)).collect();
-    let (job, metric) = (
-        Regexp::escape(&finding.job),
-        Regexp::escape(&finding.metric),
-    );
+    let job = Regexp::escape(&finding.job);
+    let metric = Regexp::escape(&finding.metric);
     Rule {
         name: format!("unused-{}-buckets-{}", finding.job, finding.metric),
         comment: format!(

@@ -70,18 +70,21 @@ impl Inventory for Scrapes {
     type Error = Infallible;
 
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>, Infallible> {
-        let amount = |(metric, series): (&MetricId, &Vec<Series>)| {
-            let interval = self.intervals.get(&metric.job).unwrap_or(&self.interval);
-            let n_series = (series.len() as u64).saturating_mul(self.n_targets(&metric.job));
-            (
-                metric.clone(),
-                MetricSize {
-                    n_series,
-                    samples_per_second: 1.0 / interval.as_secs_f64(),
-                },
-            )
-        };
-        Ok(self.series.iter().map(amount).collect())
+        Ok(self
+            .series
+            .iter()
+            .map(|(metric, series)| {
+                let interval = self.intervals.get(&metric.job).unwrap_or(&self.interval);
+                let n_series = (series.len() as u64).saturating_mul(self.n_targets(&metric.job));
+                (
+                    metric.clone(),
+                    MetricSize {
+                        n_series,
+                        samples_per_second: 1.0 / interval.as_secs_f64(),
+                    },
+                )
+            })
+            .collect())
     }
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>, Infallible> {
@@ -107,14 +110,17 @@ impl Inventory for Scrapes {
     }
 
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64, Infallible> {
-        let rest = |series: &Series| -> Vec<(String, String)> {
-            series
-                .iter()
-                .filter(|(name, _)| !labels.contains(&name.as_str()))
-                .cloned()
-                .collect()
-        };
-        let left: HashSet<Series> = self.series_of(metric).iter().map(rest).collect();
+        let left: HashSet<Series> = self
+            .series_of(metric)
+            .iter()
+            .map(|series| -> Vec<(String, String)> {
+                series
+                    .iter()
+                    .filter(|(name, _)| !labels.contains(&name.as_str()))
+                    .cloned()
+                    .collect()
+            })
+            .collect();
         Ok((left.len() as u64).saturating_mul(self.n_targets(&metric.job)))
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Stored<'a> {
     }
 
     /// Calls a function with the labels of each series that passes the matchers.
-    fn for_each(
+    fn visit_series(
         &self,
         matchers: &[Matcher],
         mut each: impl FnMut(&Labels) -> Result<()>,
@@ -70,7 +70,9 @@ impl<'a> Stored<'a> {
             start_ms: self.range.end_ms - RATE_RANGE_MS + 1,
             end_ms: self.range.end_ms,
         };
-        let (mut found, mut charge) = (BTreeMap::<String, (usize, u32)>::new(), self.ctx.charge());
+        // Numbers of samples and of targets, by job.
+        let mut found: BTreeMap<String, (usize, u32)> = BTreeMap::new();
+        let mut charge = self.ctx.charge();
         let mut samples = SampleColumns::default();
         for series in self
             .db
@@ -87,13 +89,12 @@ impl<'a> Stored<'a> {
             *n_samples += samples.len();
             *n_targets += 1;
         }
-        let per_second = |(n_samples, n_targets): (usize, u32)| {
-            n_samples as f64 / f64::from(n_targets) / (RATE_RANGE_MS as f64 / 1000.0)
-        };
-        Ok(found
-            .into_iter()
-            .map(|(job, counts)| (job, per_second(counts)))
-            .collect())
+        let mut rates = BTreeMap::new();
+        for (job, (n_samples, n_targets)) in found {
+            let per_target = n_samples as f64 / f64::from(n_targets);
+            rates.insert(job, per_target / (RATE_RANGE_MS as f64 / 1000.0));
+        }
+        Ok(rates)
     }
 }
 
@@ -110,10 +111,11 @@ impl Inventory for Stored<'_> {
     }
 
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
-        let (rates, mut charge) = (self.scrape_rates()?, self.ctx.charge());
+        let rates = self.scrape_rates()?;
+        let mut charge = self.ctx.charge();
         let default = 1.0 / self.interval.as_secs_f64();
         let mut metrics: BTreeMap<MetricId, MetricSize> = BTreeMap::new();
-        self.for_each(&[], |labels| {
+        self.visit_series(&[], |labels| {
             let metric = MetricId {
                 job: job_of(labels),
                 name: labels.metric_name().to_owned(),
@@ -138,8 +140,9 @@ impl Inventory for Stored<'_> {
     }
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
-        let (mut buckets, mut charge) = (BTreeMap::<String, u64>::new(), self.ctx.charge());
-        self.for_each(&metric.matchers(), |labels| {
+        let mut buckets: BTreeMap<String, u64> = BTreeMap::new();
+        let mut charge = self.ctx.charge();
+        self.visit_series(&metric.matchers(), |labels| {
             let bound = labels.get("le").unwrap_or_default();
             if let Some(n_series) = buckets.get_mut(bound) {
                 *n_series += 1;
@@ -160,9 +163,10 @@ impl Inventory for Stored<'_> {
     }
 
     fn n_series_without(&mut self, metric: &MetricId, removed: &[&str]) -> Result<u64> {
-        let (hasher, mut charge) = (RandomState::new(), self.ctx.charge());
+        let hasher = RandomState::new();
+        let mut charge = self.ctx.charge();
         let mut seen = HashSet::new();
-        self.for_each(&metric.matchers(), |labels| {
+        self.visit_series(&metric.matchers(), |labels| {
             let left: Vec<_> = labels
                 .iter()
                 .filter(|(name, _)| !removed.contains(name))

@@ -99,9 +99,10 @@ impl Selector {
 
     /// Returns the metric name if it is fixed.
     fn fixed_name(&self) -> Option<&str> {
-        let is_fixed =
-            |matcher: &&Matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
-        self.matchers.iter().find(is_fixed).map(Matcher::value)
+        self.matchers
+            .iter()
+            .find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
+            .map(Matcher::value)
     }
 
     /// Returns `true` if metrics of any name may match.
@@ -225,12 +226,9 @@ impl Needs {
 
     /// Returns the selectors that match metrics of any name, and their location.
     pub(crate) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
-        let of = |&(need, idx): &(usize, usize)| {
-            (&self.needs[need].location, &self.needs[need].selectors[idx])
-        };
         self.open
             .iter()
-            .map(of)
+            .map(|&(need, idx)| (&self.needs[need].location, &self.needs[need].selectors[idx]))
             .filter(|(_, selector)| selector.is_nameless())
     }
 

@@ -26,10 +26,9 @@ impl Needs {
                 );
             }
             for group in &file.groups {
-                group
-                    .rules
-                    .iter()
-                    .for_each(|rule| self.add_raw_rule(name, &group.name, rule));
+                for rule in &group.rules {
+                    self.add_raw_rule(name, &group.name, rule);
+                }
             }
         }
     }

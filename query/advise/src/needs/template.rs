@@ -61,10 +61,15 @@ pub(super) fn read_plain(text: &str) -> Extracted {
 /// Extracts the selectors of an expression of a dashboard.
 pub(super) fn read(text: &str, variables: &Variables) -> Extracted {
     let (pieces, names) = split(text, variables);
-    let any = || Values::Pattern(".*".to_owned());
     let values = names
         .iter()
-        .map(|name| variables.values.get(*name).cloned().unwrap_or_else(any))
+        .map(|name| {
+            variables
+                .values
+                .get(*name)
+                .cloned()
+                .unwrap_or_else(|| Values::Pattern(".*".to_owned()))
+        })
         .collect();
     Template { pieces, values }.read(variables.has_filters)
 }
@@ -81,7 +86,20 @@ pub(super) fn words(text: &str) -> Vec<Selector> {
 #[derive(Debug, Clone, Copy)]
 enum Piece<'a> {
     Text(&'a str),
-    Variable { idx: usize, at: Context },
+    Variable { idx: usize, context: Context },
+}
+
+impl Piece<'_> {
+    /// Returns the index of a variable outside of strings and durations.
+    fn open(&self) -> Option<usize> {
+        match *self {
+            Self::Variable {
+                idx,
+                context: Context::Expression,
+            } => Some(idx),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,20 +155,11 @@ impl Template<'_> {
     /// Returns the expressions to try, most likely first. There is only one if no variable is
     /// outside of strings.
     fn attempts(&self) -> Vec<String> {
-        let is_open = |piece: &Piece| {
-            matches!(
-                piece,
-                Piece::Variable {
-                    at: Context::Expression,
-                    ..
-                }
-            )
-        };
         let with_current = self.fill(|idx| {
             self.current(idx)
                 .map_or_else(|| placeholder(idx), str::to_owned)
         });
-        if !self.pieces.iter().any(is_open) {
+        if !self.pieces.iter().any(|piece| piece.open().is_some()) {
             return vec![with_current];
         }
         let mut texts = vec![with_current, self.fill(placeholder)];
@@ -160,26 +169,18 @@ impl Template<'_> {
 
     /// Returns the expressions with one variable at a value other than its current one.
     fn other_values(&self) -> Vec<String> {
-        let open = |piece: &Piece| match *piece {
-            Piece::Variable {
-                idx,
-                at: Context::Expression,
-            } => Some(idx),
-            _ => None,
-        };
-        let open: BTreeSet<usize> = self.pieces.iter().filter_map(open).collect();
+        let open: BTreeSet<usize> = self.pieces.iter().filter_map(Piece::open).collect();
         let mut texts = Vec::new();
         for idx in open {
             let Values::Known(values) = &self.values[idx] else {
                 continue;
             };
             for value in values.iter().skip(1).take(VALUES_TRIED_MAX) {
-                let fill = |other| match self.current(other) {
+                texts.push(self.fill(|other| match self.current(other) {
                     _ if other == idx => value.clone(),
                     Some(current) => current.to_owned(),
                     None => placeholder(other),
-                };
-                texts.push(self.fill(fill));
+                }));
             }
         }
         texts
@@ -199,11 +200,11 @@ impl Template<'_> {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Variable {
                     idx,
-                    at: Context::String,
+                    context: Context::String,
                 } => text.push_str(&placeholder(idx)),
                 Piece::Variable {
                     idx,
-                    at: Context::Duration,
+                    context: Context::Duration,
                 } => {
                     let current = self
                         .current(idx)
@@ -212,7 +213,7 @@ impl Template<'_> {
                 }
                 Piece::Variable {
                     idx,
-                    at: Context::Expression,
+                    context: Context::Expression,
                 } => text.push_str(&of_open(idx)),
             }
         }
@@ -268,34 +269,25 @@ impl Template<'_> {
 
     /// Returns a regular expression for a text with placeholders.
     fn pattern(&self, text: &str, escape: bool) -> String {
-        let literal = |text: &str| {
-            if escape {
-                Regexp::escape(text)
-            } else {
-                text.to_owned()
-            }
-        };
-        let (mut pattern, mut rest) = (String::new(), text);
+        let mut pattern = String::new();
+        let mut rest = text;
         while let Some((before, idx, after)) = split_at_placeholder(rest) {
-            pattern.push_str(&literal(before));
-            pattern.push_str(
-                &self
-                    .values
-                    .get(idx)
-                    .map_or_else(|| ".*".to_owned(), |values| values.pattern(escape)),
-            );
+            push_literal(&mut pattern, before, escape);
+            match self.values.get(idx) {
+                Some(values) => pattern.push_str(&values.pattern(escape)),
+                None => pattern.push_str(".*"),
+            }
             rest = after;
         }
-        pattern.push_str(&literal(rest));
+        push_literal(&mut pattern, rest, escape);
         pattern
     }
 
     /// Returns a selector for each word that may be a metric name.
     fn guess(&self) -> Vec<Selector> {
         let text = self.fill(placeholder);
-        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
         let words = text
-            .split(|c| !is_part(c))
+            .split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | ':' | '.'))
             .map(|word| word.trim_matches('.'));
         // A quoted name may contain any character.
         let quoted = text.split(['"', '\'', '`']).skip(1).step_by(2);
@@ -303,18 +295,31 @@ impl Template<'_> {
             .chain(quoted)
             .filter(|word| !word.is_empty())
             .collect();
-        let selector = |name: &str| match name.contains(PLACEHOLDER) {
-            false => Some(Selector::of_metric(name)),
-            true => {
-                let matcher =
-                    Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
-                Some(Selector {
-                    matchers: vec![matcher],
-                    labels: LabelSet::all(),
-                })
-            }
-        };
-        names.into_iter().filter_map(selector).collect()
+        names
+            .into_iter()
+            .filter_map(|name| {
+                if name.contains(PLACEHOLDER) {
+                    let matcher =
+                        Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true))
+                            .ok()?;
+                    Some(Selector {
+                        matchers: vec![matcher],
+                        labels: LabelSet::all(),
+                    })
+                } else {
+                    Some(Selector::of_metric(name))
+                }
+            })
+            .collect()
+    }
+}
+
+/// Appends a text to a regular expression.
+fn push_literal(pattern: &mut String, text: &str, escape: bool) {
+    if escape {
+        pattern.push_str(&Regexp::escape(text));
+    } else {
+        pattern.push_str(text);
     }
 }
 
@@ -323,18 +328,17 @@ impl Values {
         match self {
             Self::Pattern(pattern) => format!("(?:{pattern})"),
             Self::Known(values) => {
-                let keep = |value: &&String| !escape && Regexp::parse(value).is_ok();
-                let one = |value: &String| {
-                    if keep(&value) {
-                        value.clone()
-                    } else {
-                        Regexp::escape(value)
-                    }
-                };
-                format!(
-                    "(?:{})",
-                    values.iter().map(one).collect::<Vec<_>>().join("|")
-                )
+                let patterns: Vec<_> = values
+                    .iter()
+                    .map(|value| {
+                        if !escape && Regexp::parse(value).is_ok() {
+                            value.clone()
+                        } else {
+                            Regexp::escape(value)
+                        }
+                    })
+                    .collect();
+                format!("(?:{})", patterns.join("|"))
             }
         }
     }
@@ -352,10 +356,18 @@ fn split_at_placeholder(text: &str) -> Option<(&str, usize, &str)> {
 
 /// Splits an expression at its variables. Grafana's built-in variables are replaced by a value.
 fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a str>) {
-    let (mut pieces, mut names) = (Vec::new(), Vec::<&'a str>::new());
-    let (mut location, mut from, mut at) = (Syntax::default(), 0, 0);
+    let mut pieces = Vec::new();
+    let mut names = Vec::<&'a str>::new();
+    let mut location = Syntax::default();
+    let mut from = 0;
+    let mut at = 0;
     while at < text.len() {
-        let Some((name, len)) = variable(&text[at..]).filter(|_| !location.in_comment) else {
+        let found = if location.in_comment {
+            None
+        } else {
+            variable(&text[at..])
+        };
+        let Some((name, len)) = found else {
             let c = text[at..].chars().next().expect("at is before the end");
             location.step(c);
             at += c.len_utf8();
@@ -374,14 +386,14 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
             }
             (None, Some(idx)) => Some(Piece::Variable {
                 idx,
-                at: location.context(&text[..at]),
+                context: location.context(&text[..at]),
             }),
             (None, None) if names.len() == VARIABLES_MAX => None,
             (None, None) => {
                 names.push(name);
                 Some(Piece::Variable {
                     idx: names.len() - 1,
-                    at: location.context(&text[..at]),
+                    context: location.context(&text[..at]),
                 })
             }
         };
@@ -395,20 +407,23 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
     (pieces, names)
 }
 
+/// Returns the name and the size of the variable at the start of a text, if it is between `open`
+/// and `close`.
+fn enclosed_variable<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, usize)> {
+    let inner = text.strip_prefix(open)?;
+    let end = inner.find(close)?;
+    let name = inner[..end].split([':', '.', '[']).next()?;
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_name.then_some((name, open.len() + end + close.len()))
+}
+
 /// Returns the name and the size of the variable at the start of a text: `$a`, `${a}`, `${a.b}`,
 /// `${a:format}`, `[[a]]`, `[[a:format]]`.
 fn variable(text: &str) -> Option<(&str, usize)> {
-    let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    let enclosed = |open: &str, close: &str| {
-        let inner = text.strip_prefix(open)?;
-        let end = inner.find(close)?;
-        let name = inner[..end].split([':', '.', '[']).next()?;
-        is_name(name).then_some((name, open.len() + end + close.len()))
-    };
-    if let Some(found) = enclosed("${", "}").or_else(|| enclosed("[[", "]]")) {
-        return Some(found);
+    for (open, close) in [("${", "}"), ("[[", "]]")] {
+        if let Some(found) = enclosed_variable(text, open, close) {
+            return Some(found);
+        }
     }
     let rest = text.strip_prefix('$')?;
     let end = rest

@@ -13,8 +13,10 @@ impl Needs {
     /// Adds the needs of the queries of a usage record since a given time. `file` is its file or
     /// URL.
     pub fn add_usage_record(&mut self, file: &Rc<str>, record: &Snapshot, since_ms: i64) {
-        let is_recent = |entry: &&Entry| entry.last_ms >= since_ms;
-        for entry in record.metrics.iter().filter(is_recent) {
+        for entry in &record.metrics {
+            if entry.last_ms < since_ms {
+                continue;
+            }
             let location = Location::new(file, format!("metric {}", entry.text));
             self.add(Need {
                 location,
@@ -23,7 +25,11 @@ impl Needs {
             });
         }
         // Selectors without a metric name are recorded as text.
-        for Entry { text, .. } in record.selectors.iter().filter(is_recent) {
+        for entry in &record.selectors {
+            if entry.last_ms < since_ms {
+                continue;
+            }
+            let text = &entry.text;
             let location = Location::new(file, format!("selector {text}"));
             self.add_extracted(location, Consumer::Reader, text, template::read_plain(text));
         }
@@ -31,16 +37,17 @@ impl Needs {
 }
 
 fn used_metric(entry: &Entry) -> Selector {
-    let labels = match entry.all_labels {
-        true => LabelSet::all(),
-        false => LabelSet::Only(
+    let labels = if entry.all_labels {
+        LabelSet::all()
+    } else {
+        LabelSet::Only(
             entry
                 .matched
                 .iter()
                 .chain(&entry.grouped)
                 .map(|name| (**name).to_owned())
                 .collect(),
-        ),
+        )
     };
     Selector {
         matchers: vec![Matcher::equal(METRIC_NAME, &entry.text)],

@@ -41,10 +41,9 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
         .collect();
     for table in tables {
         put_len(&mut bytes, table.entries.len());
-        table
-            .entries
-            .values()
-            .for_each(|entry| put_entry(&mut bytes, entry, &numbers));
+        for entry in table.entries.values() {
+            put_entry(&mut bytes, entry, &numbers);
+        }
     }
     bytes
 }
@@ -56,7 +55,9 @@ fn put_entry(bytes: &mut Vec<u8>, entry: &Entry, numbers: &HashMap<&Requester, u
     bytes.push(u8::from(entry.all_labels));
     for labels in [&entry.matched, &entry.grouped] {
         put_len(bytes, labels.len());
-        labels.iter().for_each(|name| put_text(bytes, name));
+        for name in labels {
+            put_text(bytes, name);
+        }
     }
     put_len(bytes, entry.requesters.len());
     for requester in &entry.requesters {
@@ -92,12 +93,11 @@ impl Cursor<'_> {
         record.n_evicted = self.u64()?;
         let mut requesters = Vec::new();
         for _ in 0..self.len(REQUESTERS_MAX + 1)? {
-            let mut text = || self.text(REQUESTER_TEXT_MAX);
             let who = Requester {
-                user_agent: text()?,
-                dashboard: text()?,
-                panel: text()?,
-                rule: text()?,
+                user_agent: self.text(REQUESTER_TEXT_MAX)?,
+                dashboard: self.text(REQUESTER_TEXT_MAX)?,
+                panel: self.text(REQUESTER_TEXT_MAX)?,
+                rule: self.text(REQUESTER_TEXT_MAX)?,
             };
             requesters.push(record.requester(&who));
         }

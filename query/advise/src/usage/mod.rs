@@ -100,42 +100,46 @@ impl Usage {
 /// Returns the uses of a selector: of each metric that it names, or of the selector itself if it
 /// names none.
 fn uses(used: &SelectorUse) -> Vec<Use> {
-    let is_fixed = |matcher: &&Matcher| matcher.name() == METRIC_NAME;
-    let names: Option<Vec<String>> =
-        used.matchers
-            .iter()
-            .filter(is_fixed)
-            .find_map(|matcher| match matcher.op() {
-                MatchOp::Equal => Some(vec![matcher.value().to_owned()]),
-                MatchOp::Regexp => matcher.regexp()?.literals().map(<[String]>::to_vec),
-                MatchOp::NotEqual | MatchOp::NotRegexp => None,
-            });
-    let matched = || {
-        used.matchers
-            .iter()
-            .map(Matcher::name)
-            .filter(|name| *name != METRIC_NAME)
-            .map(str::to_owned)
-    };
+    let names: Option<Vec<String>> = used
+        .matchers
+        .iter()
+        .filter(|matcher| matcher.name() == METRIC_NAME)
+        .find_map(|matcher| match matcher.op() {
+            MatchOp::Equal => Some(vec![matcher.value().to_owned()]),
+            MatchOp::Regexp => matcher.regexp()?.literals().map(<[String]>::to_vec),
+            MatchOp::NotEqual | MatchOp::NotRegexp => None,
+        });
+    let matched: Vec<String> = used
+        .matchers
+        .iter()
+        .map(Matcher::name)
+        .filter(|name| *name != METRIC_NAME)
+        .map(str::to_owned)
+        .collect();
     let (grouped, all_labels) = match &used.labels {
         LabelSet::Only(names) => (names.iter().cloned().collect(), false),
         LabelSet::AllBut(_) => (Vec::new(), true),
     };
-    let of = |text: String, is_metric: bool| Use {
-        text,
-        is_metric,
-        matched: matched().collect(),
-        grouped: grouped.clone(),
-        all_labels,
+    let Some(names) = names else {
+        return vec![Use {
+            text: print_matchers(&used.matchers),
+            is_metric: false,
+            matched,
+            grouped,
+            all_labels,
+        }];
     };
-    match names {
-        Some(names) => names
-            .into_iter()
-            .filter(|name| !name.is_empty())
-            .map(|name| of(name, true))
-            .collect(),
-        None => vec![of(print_matchers(&used.matchers), false)],
-    }
+    names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(|name| Use {
+            text: name,
+            is_metric: true,
+            matched: matched.clone(),
+            grouped: grouped.clone(),
+            all_labels,
+        })
+        .collect()
 }
 
 #[cfg(test)]

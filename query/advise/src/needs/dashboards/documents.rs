@@ -31,9 +31,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
 fn flatten(value: Value, depth: usize, objects: &mut Vec<Value>) {
     match value {
         Value::Array(items) if depth < LIST_DEPTH_MAX => {
-            items
-                .into_iter()
-                .for_each(|item| flatten(item, depth + 1, objects));
+            for item in items {
+                flatten(item, depth + 1, objects);
+            }
         }
         Value::Object(mut object) if depth < LIST_DEPTH_MAX && kind(&object).ends_with("List") => {
             let items = object.remove("items").unwrap_or_default();

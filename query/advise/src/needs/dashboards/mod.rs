@@ -50,9 +50,11 @@ impl<'a> Dashboards<'a> {
     /// dashboards (ConfigMap, GrafanaDashboard). Other manifests are ignored.
     pub fn read(&mut self, file: &Rc<str>, text: &str) {
         match documents::parse(text) {
-            Ok(documents) => documents
-                .iter()
-                .for_each(|document| self.read_document(file, document)),
+            Ok(documents) => {
+                for document in &documents {
+                    self.read_document(file, document);
+                }
+            }
             Err(reason) => self
                 .needs
                 .report(Location::new(file, String::new()), reason, ""),
@@ -63,22 +65,25 @@ impl<'a> Dashboards<'a> {
         if has_rules(document) {
             self.rule_files.insert(Rc::clone(file));
         }
-        let embedded = |key: &str| document.pointer(key).and_then(Value::as_str);
-        match document.get("kind").and_then(Value::as_str) {
+        let kind = document.get("kind").and_then(Value::as_str);
+        if kind == Some("GrafanaDashboard")
+            && let Some(text) = document.pointer("/spec/json").and_then(Value::as_str)
+        {
+            self.read(file, text);
+            return;
+        }
+        match kind {
             Some("ConfigMap") => {
-                for (key, text) in document
-                    .get("data")
-                    .and_then(Value::as_object)
-                    .into_iter()
-                    .flatten()
-                {
-                    if let Some(text) = text.as_str().filter(|_| key.ends_with(".json")) {
+                let Some(data) = document.get("data").and_then(Value::as_object) else {
+                    return;
+                };
+                for (key, text) in data {
+                    if key.ends_with(".json")
+                        && let Some(text) = text.as_str()
+                    {
                         self.read(&format!("{file}: {key}").into(), text);
                     }
                 }
-            }
-            Some("GrafanaDashboard") if embedded("/spec/json").is_some() => {
-                self.read(file, embedded("/spec/json").unwrap_or_default());
             }
             None | Some("Dashboard" | "DashboardWithAccessInfo" | "GrafanaDashboard") => {
                 self.add(file, document.get("dashboard").unwrap_or(document));
@@ -89,9 +94,10 @@ impl<'a> Dashboards<'a> {
 
     /// Adds the needs of a dashboard, or of any other object with expressions.
     pub fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
-        let text = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_str);
-        let title = text("/title")
-            .or_else(|| text("/spec/title"))
+        let title = dashboard
+            .pointer("/title")
+            .and_then(Value::as_str)
+            .or_else(|| dashboard.pointer("/spec/title").and_then(Value::as_str))
             .unwrap_or_default();
         let mut reader = Reader {
             file,
@@ -165,9 +171,11 @@ struct Reader<'a, 'b> {
 impl Reader<'_, '_> {
     fn visit(&mut self, value: &Value, around: &Enclosing, is_root: bool) {
         match value {
-            Value::Array(items) => items
-                .iter()
-                .for_each(|item| self.visit(item, around, false)),
+            Value::Array(items) => {
+                for item in items {
+                    self.visit(item, around, false);
+                }
+            }
             Value::Object(object) => self.visit_object(object, around, is_root),
             _ => {}
         }
@@ -175,11 +183,7 @@ impl Reader<'_, '_> {
 
     fn visit_object(&mut self, object: &Map<String, Value>, around: &Enclosing, is_root: bool) {
         let mut here = around.clone();
-        if let Some(title) = object
-            .get("title")
-            .and_then(Value::as_str)
-            .filter(|_| !is_root)
-        {
+        if !is_root && let Some(title) = object.get("title").and_then(Value::as_str) {
             here.path = format!("{}, panel {title:?}", around.path);
             if let Some(id) = object.get("id").and_then(Value::as_u64) {
                 here.path.push_str(&format!(" ({id})"));
@@ -197,9 +201,9 @@ impl Reader<'_, '_> {
         if let Some(expr) = expr {
             self.add_target(object, expr, &here);
         }
-        object
-            .values()
-            .for_each(|part| self.visit(part, &here, false));
+        for part in object.values() {
+            self.visit(part, &here, false);
+        }
     }
 
     fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Enclosing) {
@@ -232,14 +236,11 @@ impl Reader<'_, '_> {
 
     /// Records a library panel. Its model is here or elsewhere.
     fn record_library_panel(&mut self, object: &Map<String, Value>, here: &Enclosing) {
-        let text = |object: &Map<String, Value>, key: &str| {
-            object.get(key).and_then(Value::as_str).map(str::to_owned)
-        };
         if object.contains_key("model") {
-            self.all.library.extend(text(object, "uid"));
+            self.all.library.extend(text_of(object, "uid"));
         }
         if let Some(library) = object.get("libraryPanel").and_then(Value::as_object) {
-            let Some(id) = text(library, "uid").or_else(|| text(library, "name")) else {
+            let Some(id) = text_of(library, "uid").or_else(|| text_of(library, "name")) else {
                 return;
             };
             if object.contains_key("targets") || library.contains_key("model") {
@@ -254,18 +255,20 @@ impl Reader<'_, '_> {
 
 /// Returns whether the queries of an object are PromQL. Returns `None` if it has no data source.
 fn is_promql(object: &Map<String, Value>) -> Option<bool> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let source = match object.get("datasource") {
-        Some(Value::Object(source)) => source.get("type").and_then(text),
+        Some(Value::Object(source)) => text_of(source, "type"),
         Some(Value::String(name)) => Some(name.clone()),
         // Version 2 has the type of the data source in `group`.
-        _ => object
-            .get("group")
-            .and_then(text)
-            .filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
+        _ if object.get("kind").is_some_and(|kind| kind == "DataQuery") => text_of(object, "group"),
+        _ => None,
     };
     let mut others = OTHER_SOURCES.split(' ').chain([BUILT_IN_SOURCE]);
     source.map(|source| !others.any(|other| source.eq_ignore_ascii_case(other)))
+}
+
+/// Returns the text of a key.
+fn text_of(object: &Map<String, Value>, key: &str) -> Option<String> {
+    object.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
 #[cfg(test)]

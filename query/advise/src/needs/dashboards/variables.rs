@@ -62,30 +62,29 @@ fn query_text(spec: &Value) -> Option<String> {
         "/query/expr",
         "/definition",
     ];
-    let text = |pointer: &&str| spec.pointer(pointer)?.as_str().map(str::to_owned);
     candidates
         .iter()
-        .find_map(text)
+        .find_map(|pointer| spec.pointer(pointer)?.as_str().map(str::to_owned))
         .filter(|text| !text.trim().is_empty())
 }
 
 /// Returns the selectable values, the current one first.
 fn known(spec: &Value) -> Option<Values> {
+    let mut selectable = vec![spec.pointer("/current/value")];
+    if let Some(options) = spec.get("options").and_then(Value::as_array) {
+        selectable.extend(options.iter().map(|option| option.get("value")));
+    }
+    selectable.push(spec.get("allValue"));
     let mut values = Vec::new();
-    let mut add = |value: Option<&Value>| match value {
-        Some(Value::String(text)) if !text.starts_with('$') => values.push(text.clone()),
-        Some(Value::Array(texts)) => {
-            values.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned))
+    for value in selectable {
+        match value {
+            Some(Value::String(text)) if !text.starts_with('$') => values.push(text.clone()),
+            Some(Value::Array(texts)) => {
+                values.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned));
+            }
+            _ => {}
         }
-        _ => {}
-    };
-    add(spec.pointer("/current/value"));
-    spec.get("options")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .for_each(|option| add(option.get("value")));
-    add(spec.get("allValue"));
+    }
     // `a,b` or `text : a,text : b`. A comma in a value is escaped as `\,`.
     let query = spec
         .get("query")
@@ -111,10 +110,10 @@ fn known(spec: &Value) -> Option<Values> {
 /// Returns the pattern of the names that `metrics(pattern)` returns.
 fn names_of_metrics_call(query: &str) -> Option<Values> {
     let name = call(query, "metrics")?;
-    Regexp::parse(name)
-        .is_ok()
-        .then(|| Values::Pattern(format!(".*(?:{name}).*")))
-        .filter(|_| !name.contains('$'))
+    if Regexp::parse(name).is_err() || name.contains('$') {
+        return None;
+    }
+    Some(Values::Pattern(format!(".*(?:{name}).*")))
 }
 
 /// Returns the text in the parentheses of `function(...)`.
@@ -158,12 +157,10 @@ impl Variable {
 }
 
 fn split_label(inner: &str) -> (Option<&str>, &str) {
-    let is_label = |label: &str| !label.contains(['}', ')', '"']);
-    match inner
-        .rsplit_once(',')
-        .map(|(selector, label)| (selector.trim(), label.trim()))
-    {
-        Some((selector, label)) if is_label(label) => (Some(selector), label),
+    match inner.rsplit_once(',') {
+        Some((selector, label)) if !label.contains(['}', ')', '"']) => {
+            (Some(selector.trim()), label.trim())
+        }
         _ => (None, inner),
     }
 }
