@@ -71,17 +71,17 @@ impl Checker<'_> {
     #[inline(never)]
     fn selector(&self, selector: &VectorSelector, span: Span) -> Result<ValueType> {
         if selector.name.is_empty() {
-            return match selector
+            let is_bounded = selector
                 .matchers
                 .iter()
-                .any(|matcher| !matcher.matches_empty())
-            {
-                true => Ok(ValueType::Vector),
-                false => self.fail(
-                    span,
-                    "vector selector must contain at least one non-empty matcher",
-                ),
-            };
+                .any(|matcher| !matcher.matches_empty());
+            if is_bounded {
+                return Ok(ValueType::Vector);
+            }
+            return self.fail(
+                span,
+                "vector selector must contain at least one non-empty matcher",
+            );
         }
         self.named_selector(selector, span)
     }
@@ -95,7 +95,8 @@ impl Checker<'_> {
         {
             None => Ok(ValueType::Vector),
             Some(matcher) => {
-                let (outside, inside) = (quoted(&selector.name), quoted(matcher.value()));
+                let outside = quoted(&selector.name);
+                let inside = quoted(matcher.value());
                 self.fail(
                     span,
                     format!("metric name must not be set twice: {outside} or {inside}"),
@@ -110,7 +111,9 @@ impl Checker<'_> {
             ValueType::Vector,
             TypeContext::AggregationExpression,
         )?;
-        if let (Some(param), Some(expected)) = (&aggregate.param, aggregate.op.param_type()) {
+        if let Some(param) = &aggregate.param
+            && let Some(expected) = aggregate.op.param_type()
+        {
             self.expect(param, expected, TypeContext::AggregationParameter)?;
         }
         Ok(ValueType::Vector)
@@ -139,7 +142,8 @@ impl Checker<'_> {
     #[inline(never)]
     fn arg_count(&self, call: &Call, span: Span) -> Result<()> {
         let found = call.args.len();
-        let (min, max) = (call.function.args_min(), call.function.args_max());
+        let min = call.function.args_min();
+        let max = call.function.args_max();
         let expected = match max {
             Some(max) if max == min && found != min => format!("{min}"),
             _ if found < min => format!("at least {min}"),
@@ -237,7 +241,10 @@ impl Checker<'_> {
     }
 
     fn vectors(&self, binary: &Binary, span: Span) -> Result<()> {
-        let Some(matching) = binary.matching.as_ref().filter(|_| binary.op.is_set()) else {
+        if !binary.op.is_set() {
+            return Ok(());
+        }
+        let Some(matching) = &binary.matching else {
             return Ok(());
         };
         if matching.cardinality != Cardinality::ManyToMany {
@@ -299,7 +306,8 @@ impl Checker<'_> {
         context: TypeContext,
         found: ValueType,
     ) -> Result<()> {
-        let (expected, found) = (expected.documented(), found.documented());
+        let expected = expected.documented();
+        let found = found.documented();
         let context = match context {
             TypeContext::AggregationExpression => "aggregation expression".to_owned(),
             TypeContext::AggregationParameter => "aggregation parameter".to_owned(),

@@ -45,7 +45,10 @@ impl Digits {
         }
         let mut buffer = zmij::Buffer::new();
         let printed = buffer.format_finite(value.abs()).as_bytes();
-        let (mut text, mut len, mut point, mut exponent) = ([0; DIGITS_MAX], 0, None, 0);
+        let mut text = [0; DIGITS_MAX];
+        let mut len = 0;
+        let mut point = None;
+        let mut exponent = 0;
         let mut n_leading = 0;
         for (at, &byte) in printed.iter().enumerate() {
             match byte {

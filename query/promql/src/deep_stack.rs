@@ -52,14 +52,13 @@ pub fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -> T + S
     charge.grow(STACK_SIZE)?;
     std::thread::scope(|scope| {
         let detached = scheduler::detach();
-        let run = || {
-            scheduler::attach(detached);
-            (f(), scheduler::detach())
-        };
         let thread = Builder::new()
             .name("query-deep".into())
             .stack_size(STACK_SIZE)
-            .spawn_scoped(scope, run);
+            .spawn_scoped(scope, || {
+                scheduler::attach(detached);
+                (f(), scheduler::detach())
+            });
         let (result, detached) = thread
             .map_err(Error::Thread)?
             .join()

@@ -45,7 +45,9 @@ pub fn print_duration(milliseconds: i64) -> String {
 /// The error message of Prometheus' `ParseDuration`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let malformed = || format!("not a valid duration string: {}", quote::quoted(text));
-    let (mut total, mut units, mut rest) = (0_u64, UNITS.iter(), text);
+    let mut total = 0_u64;
+    let mut units = UNITS.iter();
+    let mut rest = text;
     while !rest.is_empty() {
         let (number, unit, after) = split_number_and_unit(rest);
         let number: u64 = number.parse().map_err(|_| malformed())?;

@@ -2,7 +2,7 @@
 //! queries.
 
 use super::ast::AggregateOp;
-use super::{DEPTH_MAX, QUERY_SIZE_MAX};
+use crate::limits::{DEPTH_MAX, QUERY_SIZE_MAX};
 
 /// Optional parts of PromQL. The defaults are those of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

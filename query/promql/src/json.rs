@@ -30,8 +30,9 @@ pub fn to_json(expr: &Expr) -> String {
 /// [`Error::Context`](crate::Error::Context). [`Error::Thread`](crate::Error::Thread) for deep
 /// expressions.
 pub fn to_json_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
-    let build = || Text::build(usize::MAX, ctx, |out| write!(out, "{}", Json(expr)));
-    let written = deep_stack::run(ctx, deep_stack::is_deep(expr), build)??;
+    let written = deep_stack::run(ctx, deep_stack::is_deep(expr), || {
+        Text::build(usize::MAX, ctx, |out| write!(out, "{}", Json(expr)))
+    })??;
     // Without a maximum size, writing fails only because of an interrupt, which is an error above.
     Ok(written.unwrap_or_else(|| (String::new(), ctx.charge())))
 }
@@ -80,8 +81,10 @@ impl Display for Json<'_, Expr> {
                 f.write_str(",\"type\":\"subquery\"}")
             }
             ExprKind::Call(Call { function, args }) => {
-                let (name, variadic) = (function.name, function.variadic);
-                let (types, returns) = (Json(function.args), Json(&function.return_type));
+                let name = function.name;
+                let variadic = function.variadic;
+                let types = Json(function.args);
+                let returns = Json(&function.return_type);
                 write!(
                     f,
                     "{{\"args\":{},\"func\":{{\"argTypes\":{types},\"name\":\"{name}\"",
@@ -144,7 +147,8 @@ fn write_selector(
         extension,
     } = selector;
     let is_anchored = *extension == Some(RangeExtension::Anchored);
-    let (matchers, name) = (Json(&matchers[..]), Json(name));
+    let matchers = Json(&matchers[..]);
+    let name = Json(name);
     write!(
         f,
         "\"anchored\":{is_anchored},\"matchers\":{matchers},\"name\":{name}"
@@ -173,7 +177,8 @@ fn write_chain(f: &mut Formatter<'_>, binary: &Binary) -> fmt::Result {
         matching, op, rhs, ..
     } in links
     {
-        let (matching, op) = (Json(&matching.as_ref()), Bytes(op.as_str().as_bytes()));
+        let matching = Json(&matching.as_ref());
+        let op = Bytes(op.as_str().as_bytes());
         write!(
             f,
             ",\"matching\":{matching},\"op\":{op},\"rhs\":{},\"type\":\"binaryExpr\"}}",
@@ -200,7 +205,8 @@ impl Display for Json<'_, VectorMatching> {
             Cardinality::ManyToMany => "many-to-many",
         };
         let [lhs, rhs] = [fill_left.as_ref(), fill_right.as_ref()];
-        let (lhs, rhs) = (Json(&lhs), Json(&rhs));
+        let lhs = Json(&lhs);
+        let rhs = Json(&rhs);
         write!(
             f,
             "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":{lhs},\"rhs\":{rhs}}}"
@@ -227,7 +233,8 @@ impl Display for Json<'_, f64> {
 
 impl Display for Json<'_, Matcher> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (name, value) = (Bytes(self.0.name().as_bytes()), Bytes(self.0.value_bytes()));
+        let name = Bytes(self.0.name().as_bytes());
+        let value = Bytes(self.0.value_bytes());
         write!(
             f,
             "{{\"name\":{name},\"type\":\"{}\",\"value\":{value}}}",
@@ -281,7 +288,8 @@ fn write_duration_expr(f: &mut Formatter<'_>, expr: &DurationExpr, wrapped: bool
             ("max_of", Some(&**lhs), Some(&**rhs))
         }
     };
-    let (lhs, rhs) = (Json(&lhs), Json(&rhs));
+    let lhs = Json(&lhs);
+    let rhs = Json(&rhs);
     write!(
         f,
         "{{\"lhs\":{lhs},\"op\":\"{op}\",\"rhs\":{rhs},\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}"

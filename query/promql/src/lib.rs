@@ -34,6 +34,7 @@ mod features;
 pub mod functions;
 pub mod json;
 mod lexer;
+mod limits;
 pub mod number;
 mod parser;
 mod print;
@@ -43,6 +44,7 @@ mod token;
 
 pub use error::{Error, ParseError, Position};
 pub use features::{Features, Limits};
+pub use limits::{CHAIN_LEN_MAX, DEPTH_MAX, DURATION_LEN_MAX, QUERY_SIZE_MAX};
 pub use parser::{parse_description, parse_metric, parse_selector};
 pub use print::pretty::{prettify, prettify_within};
 pub use print::{print, print_label, print_matchers};
@@ -52,18 +54,6 @@ use ast::Expr;
 use varve_context::{Charge, QueryContext};
 
 use deep_stack::SHALLOW_DEPTH;
-
-/// Maximum size of a query in bytes.
-pub const QUERY_SIZE_MAX: usize = 1 << 20;
-
-/// Maximum nesting depth: parentheses, arguments, subqueries, right sides of operators.
-pub const DEPTH_MAX: usize = 1024;
-
-/// Maximum number of operators in a chain such as `a + b + c`.
-pub const CHAIN_LEN_MAX: usize = 1 << 14;
-
-/// Maximum number of operators, calls and numbers in a duration expression.
-pub const DURATION_LEN_MAX: usize = 256;
 
 /// Parses and checks an expression.
 ///

@@ -28,10 +28,12 @@ pub fn parse_float(text: &str) -> Result<f64, String> {
         ))
     };
     let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
-    let plain = match text.contains('_') {
-        true if !underscores_separate_digits(text) => return fail("invalid syntax"),
-        true => Cow::from(text.replace('_', "")),
-        false => Cow::from(text),
+    let plain = if !text.contains('_') {
+        Cow::from(text)
+    } else if underscores_separate_digits(text) {
+        Cow::from(text.replace('_', ""))
+    } else {
+        return fail("invalid syntax");
     };
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
     let value = match unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X")) {
@@ -100,13 +102,14 @@ fn scale(mantissa: u64, exponent: i64) -> f64 {
         return 0.0;
     }
     let n_dropped = (width - n_bits).max(0);
-    let (kept, rest) = (mantissa >> n_dropped, mantissa & ((1 << n_dropped) - 1));
+    let kept = mantissa >> n_dropped;
+    let rest = mantissa & ((1 << n_dropped) - 1);
     let half = (1 << n_dropped) >> 1;
     let rounds_up = n_dropped > 0 && (rest > half || (rest == half && kept & 1 == 1));
     let exponent = (exponent + n_dropped).clamp(-1074, 1024) as i32;
     // Two factors: 2^-1074 alone would be the inverse of infinity.
-    let power = |exponent| 2.0_f64.powi(exponent);
-    (kept + u64::from(rounds_up)) as f64 * power(exponent / 2) * power(exponent - exponent / 2)
+    let rounded = (kept + u64::from(rounds_up)) as f64;
+    rounded * 2.0_f64.powi(exponent / 2) * 2.0_f64.powi(exponent - exponent / 2)
 }
 
 fn parse_integer(text: &str) -> Option<i64> {
@@ -130,15 +133,15 @@ fn parse_integer(text: &str) -> Option<i64> {
 fn underscores_separate_digits(text: &str) -> bool {
     let bytes = text.as_bytes();
     let hexadecimal = bytes.len() > 1 && bytes[0] == b'0' && bytes[1].eq_ignore_ascii_case(&b'x');
-    let is_digit = |at: usize| match bytes.get(at) {
-        Some(b'x' | b'X') => hexadecimal && at == 1,
+    let is_digit = |idx: usize| match bytes.get(idx) {
+        Some(b'x' | b'X') => hexadecimal && idx == 1,
         Some(byte) if hexadecimal => byte.is_ascii_hexdigit(),
         Some(byte) => byte.is_ascii_digit(),
         None => false,
     };
     (0..bytes.len())
-        .filter(|&at| bytes[at] == b'_')
-        .all(|at| at > 0 && is_digit(at - 1) && is_digit(at + 1))
+        .filter(|&idx| bytes[idx] == b'_')
+        .all(|idx| idx > 0 && is_digit(idx - 1) && is_digit(idx + 1))
 }
 
 #[cfg(test)]

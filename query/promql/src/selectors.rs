@@ -7,7 +7,8 @@ use super::ast::{Expr, ExprKind};
 /// Returns the matchers of every selector in an expression, from left to right. Ignores modifiers.
 #[must_use]
 pub fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
-    let (mut found, mut pending) = (Vec::new(), vec![expr]);
+    let mut found = Vec::new();
+    let mut pending = vec![expr];
     while let Some(expr) = pending.pop() {
         if let ExprKind::Vector(selector) = &expr.kind {
             found.push(selector.matchers.clone());

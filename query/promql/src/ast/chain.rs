@@ -27,8 +27,10 @@ impl Binary {
 
     /// Returns `true` if two links are equal, ignoring their left sides.
     fn same_link(&self, other: &Self) -> bool {
-        let head = |b: &Self| (b.op, b.return_bool);
-        head(self) == head(other) && self.matching == other.matching && self.rhs == other.rhs
+        self.op == other.op
+            && self.return_bool == other.return_bool
+            && self.matching == other.matching
+            && self.rhs == other.rhs
     }
 
     fn clone_onto(&self, lhs: Expr) -> Self {
@@ -56,22 +58,17 @@ impl Drop for Binary {
 
 /// Takes the expression out of `slot` if it is another link.
 fn take_link(slot: &mut Expr) -> Option<Expr> {
-    let placeholder = || {
-        ExprKind::Number(NumberLiteral {
+    if !matches!(slot.kind, ExprKind::Binary(_)) {
+        return None;
+    }
+    let placeholder = Expr {
+        kind: ExprKind::Number(NumberLiteral {
             value: 0.0,
             is_duration: false,
-        })
+        }),
+        span: Span::default(),
     };
-    let is_link = matches!(slot.kind, ExprKind::Binary(_));
-    is_link.then(|| {
-        std::mem::replace(
-            slot,
-            Expr {
-                kind: placeholder(),
-                span: Span::default(),
-            },
-        )
-    })
+    Some(std::mem::replace(slot, placeholder))
 }
 
 impl Clone for Binary {
@@ -81,9 +78,9 @@ impl Clone for Binary {
             .split_last()
             .expect("a chain has at least the operator itself");
         let mut lhs = first.clone();
-        for (at, link) in links.iter().enumerate() {
+        for (idx, link) in links.iter().enumerate() {
             // The span of a link equals the span of the left side of the next link.
-            let span = links.get(at + 1).unwrap_or(last).lhs.span;
+            let span = links.get(idx + 1).unwrap_or(last).lhs.span;
             lhs = Expr {
                 kind: ExprKind::Binary(link.clone_onto(lhs)),
                 span,
@@ -95,9 +92,14 @@ impl Clone for Binary {
 
 impl PartialEq for Binary {
     fn eq(&self, other: &Self) -> bool {
-        let ((a, a_links), (b, b_links)) = (self.chain(), other.chain());
-        let same_span = |(a, b): (&&Self, &&Self)| a.lhs.span == b.lhs.span && a.same_link(b);
-        a_links.len() == b_links.len() && a == b && a_links.iter().zip(&b_links).all(same_span)
+        let (a, a_links) = self.chain();
+        let (b, b_links) = other.chain();
+        a_links.len() == b_links.len()
+            && a == b
+            && a_links
+                .iter()
+                .zip(&b_links)
+                .all(|(a, b)| a.lhs.span == b.lhs.span && a.same_link(b))
     }
 }
 

@@ -344,13 +344,12 @@ impl Expr {
 impl Binary {
     fn value_type(&self) -> ValueType {
         let (first, links) = self.chain();
-        let scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
         // The result is a scalar only if both operands are scalars. A link with a matching has two
         // vectors.
         let all_scalars = links
             .iter()
-            .all(|link| link.matching.is_none() && scalar(&link.rhs))
-            && scalar(first);
+            .all(|link| link.matching.is_none() && link.rhs.value_type() == ValueType::Scalar)
+            && first.value_type() == ValueType::Scalar;
         if all_scalars {
             ValueType::Scalar
         } else {

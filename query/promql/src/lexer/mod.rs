@@ -261,13 +261,18 @@ impl<'q> Lexer<'q> {
                 return self.first_duration(start);
             }
             _ => {
-                let kind = is_identifier_start(byte)
-                    .then(|| self.duration_function(start))
-                    .flatten();
-                self.after_duration |= kind.is_some();
+                let function = if is_identifier_start(byte) {
+                    self.duration_function(start)
+                } else {
+                    None
+                };
+                if let Some(kind) = function {
+                    self.after_duration = true;
+                    return Ok(kind);
+                }
                 let found = quoted_char(self.char_at(start));
-                let message = || format!("unexpected character in duration expression: {found}");
-                return kind.map_or_else(|| self.fail(start, message()), Ok);
+                let message = format!("unexpected character in duration expression: {found}");
+                return self.fail(start, message);
             }
         })
     }

@@ -39,7 +39,8 @@ impl Scanner<'_> {
         }
         self.accept(b".");
         self.accept_digit(hexadecimal);
-        let (mut dot, mut exponent) = (false, false);
+        let mut dot = false;
+        let mut exponent = false;
         while let Some(byte) = self.peek() {
             let ok = match byte {
                 b'.' => self.dot(&mut dot, hexadecimal),

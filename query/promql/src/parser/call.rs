@@ -127,7 +127,8 @@ impl Parser<'_> {
             ));
         }
         let expected = 1 + usize::from(op.param_type().is_some());
-        let (found, mut args) = (args.len(), args.into_iter().map(Box::new));
+        let found = args.len();
+        let mut args = args.into_iter().map(Box::new);
         let param = op.param_type().and_then(|_| args.next());
         match (found == expected, args.next()) {
             (true, Some(expr)) => Ok((param, expr)),

@@ -6,10 +6,10 @@
 //! `x offset ((5m) * 2)`. This is Prometheus' grammar.
 
 use super::{Parser, Result, SIGN_POWER, binding_power, span_of};
-use crate::DURATION_LEN_MAX;
 use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, NumberLiteral, Span, UnaryOp,
 };
+use crate::limits::DURATION_LEN_MAX;
 use crate::token::{Preprocessor, TokenKind};
 
 /// Counts the parts of one duration expression.
@@ -228,9 +228,10 @@ impl Parser<'_> {
     }
 
     fn in_range(&self, literal: &NumberLiteral, start: usize) -> Result<()> {
-        match literal.value.abs() <= SECONDS_MAX {
-            true => Ok(()),
-            false => Err(self.error(start, "duration out of range")),
+        if literal.value.abs() <= SECONDS_MAX {
+            Ok(())
+        } else {
+            Err(self.error(start, "duration out of range"))
         }
     }
 

@@ -51,7 +51,8 @@ impl Parser<'_> {
     fn fill_modifiers(&mut self, matching: &mut VectorMatching) -> Result<()> {
         if self.eat(TokenKind::Keyword(Keyword::Fill))? {
             let value = self.fill_value()?;
-            (matching.fill_left, matching.fill_right) = (Some(value), Some(value));
+            matching.fill_left = Some(value);
+            matching.fill_right = Some(value);
             return Ok(());
         }
         // Each side occurs at most once, in either order.
@@ -121,18 +122,13 @@ impl Parser<'_> {
             return Err(self.unexpected(token, Context::GroupingLabel));
         }
         self.advance()?;
-        let name = String::from_utf8(self.string_literal(token)?).map_err(|e| e.into_bytes());
-        let invalid = |name: &[u8]| {
-            self.error(
-                token.start,
-                format!("invalid label name for grouping: {}", quoted(name)),
-            )
+        let invalid = match String::from_utf8(self.string_literal(token)?) {
+            Ok(name) if !name.is_empty() => return Ok(name),
+            Ok(_) => Vec::new(),
+            Err(error) => error.into_bytes(),
         };
-        match name {
-            Ok(name) if name.is_empty() => Err(invalid(b"")),
-            Ok(name) => Ok(name),
-            Err(bytes) => Err(invalid(&bytes)),
-        }
+        let message = format!("invalid label name for grouping: {}", quoted(&invalid));
+        Err(self.error(token.start, message))
     }
 }
 

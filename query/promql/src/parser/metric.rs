@@ -93,13 +93,12 @@ impl Parser<'_> {
     fn text_literal(&mut self) -> Result<String> {
         let token = self.expect_in(TokenKind::String, Context::LabelValue)?;
         let bytes = self.string_literal(token)?;
-        let invalid = |_| {
+        String::from_utf8(bytes).map_err(|_| {
             self.error(
                 token.start,
                 format!("not UTF-8: {}", quoted(token.text(self.text))),
             )
-        };
-        String::from_utf8(bytes).map_err(invalid)
+        })
     }
 }
 

@@ -23,8 +23,9 @@ use super::error::ParseError;
 use super::features::Features;
 use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
-use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, quote};
+use crate::limits::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX};
 use crate::{Error, number};
+use crate::{duration, quote};
 use varve_context::{CHECK_INTERVAL, Charge, Limit, QueryContext};
 use varve_model::Matcher;
 
@@ -56,7 +57,8 @@ pub(super) fn parse_expression(
 /// # Errors
 /// The first [`ParseError`].
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
-    let (features, ctx) = (Features::default(), QueryContext::unbounded());
+    let features = Features::default();
+    let ctx = QueryContext::unbounded();
     let mut parser = Parser::new(text, &features, &ctx)?;
     let matchers = parser.bare_selector()?;
     parser.expect_end()?;
@@ -283,13 +285,11 @@ impl<'q> Parser<'q> {
     fn signed(&mut self, op: UnaryOp) -> Result<Node> {
         let start = self.advance()?.start;
         let mut node = self.expression(SIGN_POWER)?;
-        let (value_type, span) = (
-            node.value_type,
-            Span {
-                start,
-                end: node.expr.span.end,
-            },
-        );
+        let value_type = node.value_type;
+        let span = Span {
+            start,
+            end: node.expr.span.end,
+        };
         if let ExprKind::Number(literal) = &mut node.expr.kind {
             if op == UnaryOp::Minus {
                 literal.value = -literal.value;
@@ -306,13 +306,11 @@ impl<'q> Parser<'q> {
         let start = self.advance()?.start;
         let node = self.expression(0)?;
         self.expect(TokenKind::RightParen)?;
-        let (value_type, span) = (
-            node.value_type,
-            Span {
-                start,
-                end: self.end,
-            },
-        );
+        let value_type = node.value_type;
+        let span = Span {
+            start,
+            end: self.end,
+        };
         self.wrap(node, value_type, span, ExprKind::Paren)
     }
 
@@ -357,7 +355,8 @@ impl<'q> Parser<'q> {
             (ValueType::Scalar, ValueType::Scalar) => ValueType::Scalar,
             _ => ValueType::Vector,
         };
-        let (lhs, rhs) = (lhs.expr, rhs.expr);
+        let lhs = lhs.expr;
+        let rhs = rhs.expr;
         let kind = ExprKind::Binary(Binary {
             op,
             lhs,
@@ -412,16 +411,16 @@ impl<'q> Parser<'q> {
                 is_duration: true,
             });
         }
-        let fail = |why| self.error(token.start, format!("error parsing number: {why}"));
         Ok(NumberLiteral {
-            value: number::parse_literal(text).map_err(fail)?,
+            value: number::parse_literal(text)
+                .map_err(|why| self.error(token.start, format!("error parsing number: {why}")))?,
             is_duration: false,
         })
     }
 
     fn string_literal(&self, token: Token) -> Result<Vec<u8>> {
         let text = token.text(self.text);
-        let fail = || {
+        quote::unquote(text).ok_or_else(|| {
             self.error(
                 token.start,
                 format!(
@@ -429,8 +428,7 @@ impl<'q> Parser<'q> {
                     quote::quoted(text)
                 ),
             )
-        };
-        quote::unquote(text).ok_or_else(fail)
+        })
     }
 
     fn peek(&mut self) -> Result<&Token> {

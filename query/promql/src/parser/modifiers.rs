@@ -39,8 +39,9 @@ impl Parser<'_> {
                     start: node.expr.span.start,
                     end: self.end,
                 };
-                let kind = |selector| ExprKind::Matrix(MatrixSelector { selector, range });
-                return self.wrap(node, ValueType::Matrix, span, kind);
+                return self.wrap(node, ValueType::Matrix, span, |selector| {
+                    ExprKind::Matrix(MatrixSelector { selector, range })
+                });
             }
             _ => "ranges only allowed for vector selectors",
         };
@@ -48,20 +49,19 @@ impl Parser<'_> {
     }
 
     fn subquery(&mut self, node: Node, range: Duration) -> Result<Node> {
-        let step = match self.eat(TokenKind::RightBracket)? {
-            true => None,
-            false => {
-                let step = self.within(Context::StepStart, Self::positive_duration)?;
-                self.expect_in(TokenKind::RightBracket, Context::StepEnd)?;
-                // A step of less than a millisecond is ignored.
-                (step != Duration::Fixed(0)).then_some(step)
-            }
+        let step = if self.eat(TokenKind::RightBracket)? {
+            None
+        } else {
+            let step = self.within(Context::StepStart, Self::positive_duration)?;
+            self.expect_in(TokenKind::RightBracket, Context::StepEnd)?;
+            // A step of less than a millisecond is ignored.
+            (step != Duration::Fixed(0)).then_some(step)
         };
         let span = Span {
             start: node.expr.span.start,
             end: self.end,
         };
-        let kind = |expr| {
+        self.wrap(node, ValueType::Matrix, span, |expr| {
             ExprKind::Subquery(Subquery {
                 expr,
                 range,
@@ -69,8 +69,7 @@ impl Parser<'_> {
                 offset: None,
                 at: None,
             })
-        };
-        self.wrap(node, ValueType::Matrix, span, kind)
+        })
     }
 
     #[inline(never)]
@@ -112,17 +111,14 @@ impl Parser<'_> {
             _ => {
                 let seconds = self.signed_number()?;
                 // As in Prometheus, seconds are compared with the limits of 64-bit milliseconds.
-                let bounded = seconds > i64::MIN as f64 && seconds < i64::MAX as f64;
-                let out_of_bounds = || {
-                    format!(
-                        "timestamp out of bounds for @ modifier: {}",
-                        six_digits(seconds)
-                    )
-                };
-                return match bounded {
-                    true => Ok(At::Timestamp((seconds * 1000.0).round() as i64)),
-                    false => Err(self.error(start, out_of_bounds())),
-                };
+                if seconds > i64::MIN as f64 && seconds < i64::MAX as f64 {
+                    return Ok(At::Timestamp((seconds * 1000.0).round() as i64));
+                }
+                let message = format!(
+                    "timestamp out of bounds for @ modifier: {}",
+                    six_digits(seconds)
+                );
+                return Err(self.error(start, message));
             }
         };
         self.advance()?;
@@ -146,25 +142,20 @@ impl Parser<'_> {
             _ => ("smoothed", RangeExtension::Smoothed),
         };
         let start = node.expr.span.start;
-        let fail = |parser: &Self, why: String| Err(parser.error(start, why));
         if matches!(node.expr.kind, ExprKind::Subquery(_)) {
-            return fail(
-                self,
-                format!("{name} modifier is not supported for subqueries"),
-            );
+            let message = format!("{name} modifier is not supported for subqueries");
+            return Err(self.error(start, message));
         }
         let Some(selector) = selector_of(&mut node.expr) else {
-            return fail(self, format!("{name} modifier not implemented"));
+            return Err(self.error(start, format!("{name} modifier not implemented")));
         };
         if selector
             .extension
             .replace(extension)
             .is_some_and(|before| before != extension)
         {
-            return fail(
-                self,
-                "anchored and smoothed modifiers cannot be used together".to_owned(),
-            );
+            let message = "anchored and smoothed modifiers cannot be used together";
+            return Err(self.error(start, message));
         }
         Ok(node)
     }

@@ -100,12 +100,11 @@ impl Parser<'_> {
 
     /// Returns the text of a literal that is a label name. Prometheus accepts any bytes.
     fn utf8<'b>(&self, token: Token, bytes: &'b [u8]) -> Result<&'b str> {
-        let invalid = |_| {
+        std::str::from_utf8(bytes).map_err(|_| {
             self.error(
                 token.start,
                 format!("label name is not UTF-8: {}", quoted(bytes)),
             )
-        };
-        std::str::from_utf8(bytes).map_err(invalid)
+        })
     }
 }

@@ -172,16 +172,16 @@ impl Display for Name<'_> {
 /// Writes a selector without its modifiers. Matchers are sorted by their text.
 fn write_selector(out: &mut dyn Write, selector: &VectorSelector) -> fmt::Result {
     out.write_str(&selector.name)?;
-    let is_name = |matcher: &&Matcher| {
-        let name_of_metric = matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
-        name_of_metric && matcher.value() == selector.name && !selector.name.is_empty()
-    };
-    let mut matchers: Vec<_> = selector
-        .matchers
-        .iter()
-        .filter(|m| !is_name(m))
-        .map(matcher_text)
-        .collect();
+    let mut matchers = Vec::with_capacity(selector.matchers.len());
+    for matcher in &selector.matchers {
+        let is_written_name = matcher.name() == METRIC_NAME
+            && matcher.op() == MatchOp::Equal
+            && matcher.value() == selector.name
+            && !selector.name.is_empty();
+        if !is_written_name {
+            matchers.push(matcher_text(matcher));
+        }
+    }
     if matchers.is_empty() {
         // The second argument of `info` may have no matchers, and is valid only with braces.
         return if selector.name.is_empty() {
@@ -267,10 +267,11 @@ impl Display for DurationExpr {
 
 impl Display for NumberLiteral {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.is_duration {
+        if self.is_duration {
             // Rounded: Prometheus truncates to milliseconds, and prints 1009ms as 1s8ms.
-            true => duration::write(f, (self.value * 1e3).round() as i64),
-            false => Plain(self.value).fmt(f),
+            duration::write(f, (self.value * 1e3).round() as i64)
+        } else {
+            Plain(self.value).fmt(f)
         }
     }
 }

@@ -112,17 +112,16 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
     let (first, links) = binary.chain();
     // The first links that together fit on a line are printed as one expression. Each link has at
     // least 4 bytes (` + a`).
-    let fits = |link: &&&Binary| {
-        let exceeds = exceeds_line(&link.lhs) || exceeds_line(&link.rhs);
-        !exceeds && fits_on_line_as(|out| write!(out, "{link}"))
-    };
-    let (on_line, split) = links.split_at(
-        links
-            .iter()
-            .take(LINE_SIZE_MAX / 4)
-            .take_while(fits)
-            .count(),
-    );
+    let n_on_line = links
+        .iter()
+        .take(LINE_SIZE_MAX / 4)
+        .take_while(|link| {
+            !exceeds_line(&link.lhs)
+                && !exceeds_line(&link.rhs)
+                && fits_on_line_as(|out| write!(out, "{link}"))
+        })
+        .count();
+    let (on_line, split) = links.split_at(n_on_line);
     let n_split = split.len();
     match on_line.last() {
         Some(link) => {
@@ -169,7 +168,8 @@ fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
 /// the matchers of a selector before it writes the first one, which would be repeated at every
 /// level above the selector.
 fn exceeds_line(expr: &Expr) -> bool {
-    let (mut size, mut pending) = (0, vec![expr]);
+    let mut size = 0;
+    let mut pending = vec![expr];
     while let Some(expr) = pending.pop() {
         size += match &expr.kind {
             ExprKind::Vector(selector) => {
