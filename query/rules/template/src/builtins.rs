@@ -153,21 +153,22 @@ fn slice(value: &Value, bounds: &[Value]) -> Result<Value> {
         .iter()
         .map(|bound| checked_index(bound, len))
         .collect::<Result<Vec<_>>>()?;
-    let (start, end) = (
-        bounds.first().copied().unwrap_or(0),
-        bounds.get(1).copied().unwrap_or(len),
-    );
+    let start = bounds.first().copied().unwrap_or(0);
+    let end = bounds.get(1).copied().unwrap_or(len);
     let capacity = bounds.get(2).copied().unwrap_or(len);
     for (low, high) in [(start, end), (end, capacity)] {
         if low > high {
             return Err(format!("invalid slice index: {low} > {high}"));
         }
     }
-    let part = |text: &str| Rc::<str>::from(String::from_utf8_lossy(&text.as_bytes()[start..end]));
+    if let Value::Vector(samples) = value {
+        return Ok(Value::Vector(samples[start..end].into()));
+    }
+    let text = value.as_str().unwrap_or_default();
+    let part: Rc<str> = String::from_utf8_lossy(&text.as_bytes()[start..end]).into();
     Ok(match value {
-        Value::Vector(samples) => Value::Vector(samples[start..end].into()),
-        Value::Html(text) => Value::Html(part(text)),
-        value => Value::String(part(value.as_str().unwrap_or_default())),
+        Value::Html(_) => Value::Html(part),
+        _ => Value::String(part),
     })
 }
 

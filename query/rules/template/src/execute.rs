@@ -5,11 +5,13 @@ use std::rc::Rc;
 
 use varve_promql::quote::quoted;
 
+use super::environment::Environment;
 use super::functions::{self, Signature};
+use super::limits::{DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};
 use super::parse::Trees;
 use super::value::{Type, Value};
-use super::{DEPTH_MAX, Environment, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX, builtins, print, time};
+use super::{builtins, print, time};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -27,7 +29,7 @@ pub(crate) fn execute(
     let root = trees
         .get(name)
         .ok_or_else(|| format!("template: {name}: no such template"))?;
-    let mut run = Run {
+    let mut execution = Execution {
         parse_name: name,
         text,
         trees,
@@ -40,11 +42,12 @@ pub(crate) fn execute(
         size: 0,
         out: String::new(),
     };
-    run.list(&data, root)?;
-    Ok(run.out)
+    execution.list(&data, root)?;
+    Ok(execution.out)
 }
 
-struct Run<'a> {
+/// One execution of a template.
+struct Execution<'a> {
     parse_name: &'a str,
     text: &'a str,
     trees: &'a Trees,
@@ -72,7 +75,7 @@ enum Flow {
     Continue,
 }
 
-impl<'a> Run<'a> {
+impl<'a> Execution<'a> {
     fn error<T>(&self, message: impl Display) -> Result<T> {
         let Some((start, node)) = self.at else {
             return Err(format!("template: {}: {message}", self.parse_name));
@@ -119,14 +122,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn nested<T>(&mut self, execute: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == DEPTH_MAX {
             return self.error(format_args!(
                 "exceeded maximum template depth ({DEPTH_MAX})"
             ));
         }
         self.depth += 1;
-        let result = run(self);
+        let result = execute(self);
         self.depth -= 1;
         result
     }
@@ -134,7 +137,7 @@ impl<'a> Run<'a> {
     fn list(&mut self, dot: &Value, nodes: &'a [Node]) -> Result<Flow> {
         for node in nodes {
             self.step()?;
-            let flow = self.nested(|run| run.node(dot, node))?;
+            let flow = self.nested(|execution| execution.node(dot, node))?;
             if flow != Flow::Next {
                 return Ok(flow);
             }
@@ -250,9 +253,9 @@ impl<'a> Run<'a> {
                 .try_for_each(|(name, value)| self.assign(name, value))?;
         } else {
             let declared = self.variables[mark - values.len()..].iter_mut();
-            declared
-                .zip(values)
-                .for_each(|((_, variable), value)| *variable = value);
+            for ((_, variable), value) in declared.zip(values) {
+                *variable = value;
+            }
         }
         let flow = self.list(&element, list)?;
         self.variables.truncate(mark);
@@ -407,7 +410,8 @@ impl<'a> Run<'a> {
         n_args: usize,
         has_last: bool,
     ) -> Result<()> {
-        let (n, n_fixed) = (n_args + usize::from(has_last), signature.fixed.len());
+        let n = n_args + usize::from(has_last);
+        let n_fixed = signature.fixed.len();
         match signature.variadic {
             Some(_) if n < n_fixed => self.error(format_args!(
                 "wrong number of args for {name}: want at least {n_fixed} got {n_args}"
@@ -451,12 +455,13 @@ impl<'a> Run<'a> {
                 .expect("the number of arguments is checked");
             values.push(self.arg(dot, arg_type, arg)?);
         }
-        if let (Some(last), Some(arg_type)) = (last, signature.type_of(args.len())) {
-            values.push(
-                arg_type
-                    .convert(last)
-                    .or_else(|message| self.error(message))?,
-            );
+        if let Some(last) = last
+            && let Some(arg_type) = signature.type_of(args.len())
+        {
+            match arg_type.convert(last) {
+                Ok(value) => values.push(value),
+                Err(message) => return self.error(message),
+            }
         }
         Ok(values)
     }
@@ -550,8 +555,7 @@ impl<'a> Run<'a> {
             } else {
                 (&[][..], None)
             };
-            (value, is_interface) =
-                self.field(dot, (value, is_interface), name, node, args, last)?;
+            (value, is_interface) = self.field(dot, value, is_interface, name, node, args, last)?;
         }
         Ok(value)
     }
@@ -561,7 +565,8 @@ impl<'a> Run<'a> {
     fn field(
         &mut self,
         dot: &Value,
-        (receiver, is_interface): (Value, bool),
+        receiver: Value,
+        is_interface: bool,
         name: &'a str,
         node: &'a Operand,
         args: &'a [Operand],

@@ -7,13 +7,14 @@ use varve_promql::decimal::General;
 use varve_promql::duration::parse_duration;
 use varve_promql::number;
 use varve_promql::quote::quoted;
-use varve_regexp::{Regexp, RegexpError, Rewrite};
+use varve_regexp::{Regexp, Rewrite};
 
 use super::builtins::{self, query_escaped};
+use super::environment::Environment;
+use super::limits::SIZE_MAX;
 use super::print::significant;
 use super::time::{Duration, Time};
 use super::value::{Type, Value};
-use super::{Environment, SIZE_MAX};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -196,14 +197,16 @@ fn with_prefix(mut number: f64) -> (f64, &'static str) {
             if number.abs() < 1000.0 {
                 break;
             }
-            (prefix, number) = (larger, number / 1000.0);
+            prefix = larger;
+            number = number / 1000.0;
         }
     } else {
         for smaller in ["m", "u", "n", "p", "f", "a", "z", "y"] {
             if number.abs() >= 1.0 {
                 break;
             }
-            (prefix, number) = (smaller, number * 1000.0);
+            prefix = smaller;
+            number = number * 1000.0;
         }
     }
     (number, prefix)
@@ -226,7 +229,8 @@ fn humanize_1024(mut number: f64) -> String {
         if number.abs() < 1024.0 {
             break;
         }
-        (prefix, number) = (larger, number / 1024.0);
+        prefix = larger;
+        number = number / 1024.0;
     }
     significant(number, 4) + prefix
 }
@@ -250,12 +254,10 @@ fn humanize_duration(seconds: f64) -> String {
         i64::MIN
     };
     let sign = if seconds < 0.0 { "-" } else { "" };
-    let (s, m, h, d) = (
-        whole % 60,
-        whole / 60 % 60,
-        whole / 3600 % 24,
-        whole / 86_400,
-    );
+    let s = whole % 60;
+    let m = whole / 60 % 60;
+    let h = whole / 3600 % 24;
+    let d = whole / 86_400;
     match (d, h, m) {
         (0, 0, 0) => format!("{sign}{}s", significant(seconds.abs(), 4)),
         (0, 0, _) => format!("{sign}{m}m {s}s"),
@@ -266,25 +268,23 @@ fn humanize_duration(seconds: f64) -> String {
 
 /// Converts characters that have a single counterpart. Others remain unchanged, as in Go.
 fn map_chars<I: Iterator<Item = char>>(text: &str, convert: impl Fn(char) -> I) -> String {
-    let single = |c: char| {
-        let mut converted = convert(c);
-        converted
-            .next()
-            .filter(|_| converted.next().is_none())
-            .unwrap_or(c)
-    };
-    text.chars().map(single).collect()
+    text.chars()
+        .map(|c| {
+            let mut converted = convert(c);
+            match (converted.next(), converted.next()) {
+                (Some(single), None) => single,
+                _ => c,
+            }
+        })
+        .collect()
 }
 
 /// Converts the first letter of each word to upper case.
 fn title(text: &str) -> String {
-    let (mut out, mut is_inside, mut chars) = (
-        String::with_capacity(text.len()),
-        false,
-        text.chars().peekable(),
-    );
+    let mut out = String::with_capacity(text.len());
+    let mut is_inside = false;
+    let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        let joins = |c| matches!(c, '\'' | '.' | ':' | '\u{2019}' | '\u{b7}');
         if !is_inside && c.is_alphabetic() {
             out.push_str(&map_chars(&c.to_string(), char::to_uppercase));
         } else {
@@ -293,7 +293,10 @@ fn title(text: &str) -> String {
         is_inside = match c {
             _ if c.is_alphabetic() => true,
             _ if c == '_' || c.is_numeric() => is_inside,
-            _ => is_inside && joins(c) && chars.peek().is_some_and(|next| next.is_alphabetic()),
+            '\'' | '.' | ':' | '\u{2019}' | '\u{b7}' => {
+                is_inside && chars.peek().is_some_and(|next| next.is_alphabetic())
+            }
+            _ => false,
         };
     }
     out
@@ -350,9 +353,9 @@ fn replace_all(
     replacement: &str,
     text: &str,
 ) -> Result<String> {
-    // Prometheus panics here. This is the text of the panic.
-    let invalid = |error: RegexpError| format!("regexp: Compile({}): {error}", backquoted(pattern));
-    let rewrite = Rewrite::parse_anywhere(pattern, replacement).map_err(invalid)?;
+    // Prometheus panics if the pattern is invalid. This is the text of the panic.
+    let rewrite = Rewrite::parse_anywhere(pattern, replacement)
+        .map_err(|error| format!("regexp: Compile({}): {error}", backquoted(pattern)))?;
     rewrite
         .replace_all_in(environment.ctx, text, SIZE_MAX)
         .map_err(|error| error.to_string())

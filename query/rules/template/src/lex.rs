@@ -160,7 +160,8 @@ impl<'a> Lexer<'a> {
             start: self.start,
             text: message.into(),
         };
-        (self.at, self.is_inside_action) = (self.text.len(), false);
+        self.at = self.text.len();
+        self.is_inside_action = false;
         token
     }
 
@@ -196,10 +197,13 @@ impl<'a> Lexer<'a> {
             let after_marker = delim_end + if trims { 2 } else { 0 };
             if !self.text[after_marker..].starts_with("/*") {
                 let token = self.token(Kind::LeftDelim);
-                (self.at, self.is_inside_action, self.paren_depth) = (after_marker, true, 0);
+                self.at = after_marker;
+                self.is_inside_action = true;
+                self.paren_depth = 0;
                 return token;
             }
-            (self.at, self.start) = (after_marker, after_marker);
+            self.at = after_marker;
+            self.start = after_marker;
             if let Some(error) = self.comment() {
                 return error;
             }
@@ -355,9 +359,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn is_at_terminator(&self) -> bool {
-        let is_terminator =
-            |c: char| SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '(');
-        self.peek().is_none_or(is_terminator) || self.rest().starts_with(RIGHT_DELIM)
+        self.peek()
+            .is_none_or(|c| SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '('))
+            || self.rest().starts_with(RIGHT_DELIM)
     }
 
     fn accept(&mut self, accepts: impl Fn(char) -> bool) -> Option<char> {
@@ -382,8 +386,10 @@ impl<'a> Lexer<'a> {
         if self.accept(|c| c == '.').is_some() {
             self.skip_while(is_digit(radix));
         }
-        let exponent = |c: char| matches!((radix, c), (10, 'e' | 'E') | (16, 'p' | 'P'));
-        if self.accept(exponent).is_some() {
+        if self
+            .accept(|c| matches!((radix, c), (10, 'e' | 'E') | (16, 'p' | 'P')))
+            .is_some()
+        {
             self.accept(|c| matches!(c, '+' | '-'));
             self.skip_while(is_digit(10));
         }

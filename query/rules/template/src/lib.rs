@@ -16,9 +16,11 @@
 #![forbid(unsafe_code)]
 
 mod builtins;
+mod environment;
 mod execute;
 mod functions;
 mod lex;
+mod limits;
 mod node;
 mod parse;
 mod print;
@@ -28,23 +30,15 @@ mod value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve_context::QueryContext;
 use varve_model::Labels;
 use varve_query::VectorSample;
 
 pub use builtins::query_escaped;
+pub use environment::Environment;
+pub use limits::{DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use parse::Trees;
 pub use print::scientific;
 use value::{Data, Value};
-
-/// Maximum size of the output in bytes.
-pub const OUTPUT_SIZE_MAX: usize = 1 << 20;
-/// Maximum size of all values that one execution creates, in bytes.
-pub const SIZE_MAX: usize = 16 << 20;
-/// Maximum number of actions, function calls and iterations of one execution.
-pub const STEPS_MAX: usize = 1_000_000;
-/// Maximum depth of actions, pipelines and templates within each other.
-pub const DEPTH_MAX: usize = 400;
 
 /// Declares the variables that Prometheus gives to each template.
 const VARIABLES: &str = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}\
@@ -58,21 +52,6 @@ pub struct Template {
     text: String,
     /// `None` if the text has no actions.
     trees: Option<Result<Trees, String>>,
-}
-
-/// Context of an execution, besides the sample of the alert.
-#[derive(Clone, Copy)]
-pub struct Environment<'a> {
-    /// Deadline and memory limit of the execution.
-    pub ctx: &'a QueryContext,
-    /// The time of the evaluation, in milliseconds.
-    pub timestamp_ms: i64,
-    /// `global.external_labels`.
-    pub external_labels: &'a BTreeMap<String, String>,
-    /// `--web.external-url`.
-    pub external_url: &'a str,
-    /// Evaluates an expression at the time of the evaluation, for the function `query`.
-    pub query: &'a dyn Fn(&str) -> Result<Vec<VectorSample>, String>,
 }
 
 impl Template {

@@ -211,18 +211,28 @@ fn write_list(f: &mut fmt::Formatter<'_>, items: &[impl Display], separator: &st
     Ok(())
 }
 
+fn write_fields(f: &mut fmt::Formatter<'_>, fields: &[String]) -> fmt::Result {
+    for field in fields {
+        write!(f, ".{field}")?;
+    }
+    Ok(())
+}
+
 impl Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields = |f: &mut fmt::Formatter<'_>, fields: &[String]| {
-            fields.iter().try_for_each(|field| write!(f, ".{field}"))
-        };
         match &self.kind {
             OperandKind::Function(name) => f.write_str(name),
             OperandKind::Dot => f.write_str("."),
             OperandKind::Nil => f.write_str("nil"),
-            OperandKind::Variable(name, names) => f.write_str(name).and_then(|()| fields(f, names)),
-            OperandKind::Field(names) => fields(f, names),
-            OperandKind::Chain(operand, names) => operand.fmt(f).and_then(|()| fields(f, names)),
+            OperandKind::Variable(name, names) => {
+                f.write_str(name)?;
+                write_fields(f, names)
+            }
+            OperandKind::Field(names) => write_fields(f, names),
+            OperandKind::Chain(operand, names) => {
+                operand.fmt(f)?;
+                write_fields(f, names)
+            }
             OperandKind::Pipe(pipe) => write!(f, "({pipe})"),
             OperandKind::Bool(value) => value.fmt(f),
             OperandKind::Number(number) => f.write_str(&number.text),

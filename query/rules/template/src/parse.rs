@@ -314,14 +314,12 @@ impl<'a> Parser<'a> {
             }
         }
         self.scope.variables.truncate(n_variables);
-        let (start, branch) = (
-            pipe.start,
-            Branch {
-                pipe,
-                list,
-                otherwise,
-            },
-        );
+        let start = pipe.start;
+        let branch = Branch {
+            pipe,
+            list,
+            otherwise,
+        };
         let kind = match keyword {
             Keyword::If => NodeKind::If(branch),
             Keyword::With => NodeKind::With(branch),
@@ -438,14 +436,13 @@ impl<'a> Parser<'a> {
         if pipe.commands.is_empty() {
             return self.error(format!("missing value for {context}"));
         }
-        let is_value = |command: &Command| {
+        match pipe.commands.iter().skip(1).position(|command| {
             use OperandKind::{Bool, Dot, Nil, Number, String};
             matches!(
                 command.args[0].kind,
                 Bool(_) | Dot | Nil | Number(_) | String { .. }
             )
-        };
-        match pipe.commands.iter().skip(1).position(is_value) {
+        }) {
             Some(i) => self.error(format!(
                 "non executable command in pipeline stage {}",
                 i + 2

@@ -4,7 +4,7 @@ use varve_promql::decimal::{General, Scientific};
 use varve_promql::quote::{code_point, quoted, quoted_char};
 use varve_query::VectorSample;
 
-use super::SIZE_MAX;
+use super::limits::SIZE_MAX;
 use super::value::{Basic, Value};
 
 /// Maximum width and precision.
@@ -474,9 +474,19 @@ impl Printer {
 /// Formats a float as Go's `strconv.FormatFloat(value, 'e', -1, 64)`.
 #[must_use]
 pub fn scientific(value: f64) -> String {
-    match value.is_finite() {
-        true => Scientific(value).to_string(),
-        false => float(value, 'e', None).replace("+NaN", "NaN"),
+    if value.is_finite() {
+        Scientific(value).to_string()
+    } else {
+        float(value, 'e', None).replace("+NaN", "NaN")
+    }
+}
+
+/// Returns a number without zeros at the end of its decimals.
+fn without_zeros(text: &str) -> &str {
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
     }
 }
 
@@ -508,17 +518,11 @@ fn float(value: f64, verb: char, precision: Option<usize>) -> String {
                 .split_once('e')
                 .expect("the format has an exponent");
             let exponent: i32 = exponent.parse().expect("the exponent is a number");
-            let trim = |text: &str| match text.contains('.') {
-                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-                false => text.to_owned(),
-            };
             if exponent < -4 || exponent >= n_digits as i32 {
-                with_exponent(&format!("{}e{exponent}", trim(mantissa)))
+                with_exponent(&format!("{}e{exponent}", without_zeros(mantissa)))
             } else {
-                trim(&format!(
-                    "{magnitude:.*}",
-                    (n_digits as i32 - 1 - exponent) as usize
-                ))
+                let n_decimals = (n_digits as i32 - 1 - exponent) as usize;
+                without_zeros(&format!("{magnitude:.n_decimals$}")).to_owned()
             }
         }
     };
@@ -532,12 +536,13 @@ fn float(value: f64, verb: char, precision: Option<usize>) -> String {
 
 /// Escapes characters outside of ASCII.
 fn ascii(text: &str) -> String {
-    let escape = |c: char| match u32::from(c) {
-        0..0x80 => c.to_string(),
-        code @ 0x80..0x1_0000 => format!("\\u{code:04x}"),
-        code => format!("\\U{code:08x}"),
-    };
-    text.chars().map(escape).collect()
+    text.chars()
+        .map(|c| match u32::from(c) {
+            0..0x80 => c.to_string(),
+            code @ 0x80..0x1_0000 => format!("\\u{code:04x}"),
+            code => format!("\\U{code:08x}"),
+        })
+        .collect()
 }
 
 /// Gives the exponent a sign and at least two digits.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use varve_context::{Limit, MemoryBudget};
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_promql::quote::unquote;
 use varve_query::Point;
 

@@ -182,7 +182,9 @@ impl Time {
 
     /// Formats by an example: Go's layout of 2 January 2006, 15:04:05.
     fn format(self, layout: &str) -> String {
-        let (civil, mut out, mut rest) = (self.civil(), String::new(), layout);
+        let civil = self.civil();
+        let mut out = String::new();
+        let mut rest = layout;
         while let Some(first) = rest.chars().next() {
             if let Some((len, fraction)) = self.fraction(rest) {
                 out.push_str(&fraction);
@@ -311,12 +313,6 @@ impl std::fmt::Display for Time {
 impl Duration {
     fn call(self, name: &str, args: &[Value]) -> Value {
         let unit = args.first().and_then(Value::as_int).unwrap_or(0);
-        let value = |nanos| {
-            Value::Duration(Self {
-                nanos,
-                is_pointer: false,
-            })
-        };
         // Whole units and rest are divided separately, as in Go.
         let float = |unit: i64| {
             Value::Float((self.nanos / unit) as f64 + (self.nanos % unit) as f64 / unit as f64)
@@ -328,8 +324,8 @@ impl Duration {
             "Milliseconds" => Value::Int64(self.nanos / 1_000_000),
             "Microseconds" => Value::Int64(self.nanos / 1000),
             "Nanoseconds" => Value::Int64(self.nanos),
-            "Abs" => value(self.nanos.saturating_abs()),
-            "Truncate" if unit > 0 => value(self.nanos - self.nanos % unit),
+            "Abs" => duration(self.nanos.saturating_abs()),
+            "Truncate" if unit > 0 => duration(self.nanos - self.nanos % unit),
             "Round" if unit > 0 => {
                 let past = self.nanos % unit;
                 let up = if past.abs() >= unit - past.abs() {
@@ -337,32 +333,32 @@ impl Duration {
                 } else {
                     0
                 };
-                value((self.nanos - past).saturating_add(up))
+                duration((self.nanos - past).saturating_add(up))
             }
             "String" => Value::string(self.to_string()),
-            _ => value(self.nanos),
+            _ => duration(self.nanos),
         }
     }
+}
+
+fn duration(nanos: i64) -> Value {
+    Value::Duration(Duration {
+        nanos,
+        is_pointer: false,
+    })
 }
 
 impl std::fmt::Display for Duration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let nanos = self.nanos.unsigned_abs();
         f.write_str(if self.nanos < 0 { "-" } else { "" })?;
-        let fraction = |unit: u64| {
-            let digits = format!("{:0width$}", nanos % unit, width = unit.ilog10() as usize);
-            let digits = digits.trim_end_matches('0');
-            if digits.is_empty() {
-                String::new()
-            } else {
-                format!(".{digits}")
-            }
-        };
         match nanos {
             0 => f.write_str("0s"),
             1..1000 => write!(f, "{nanos}ns"),
-            1000..1_000_000 => write!(f, "{}{}µs", nanos / 1000, fraction(1000)),
-            1_000_000..1_000_000_000 => write!(f, "{}{}ms", nanos / 1_000_000, fraction(1_000_000)),
+            1000..1_000_000 => write!(f, "{}{}µs", nanos / 1000, fraction(nanos, 1000)),
+            1_000_000..1_000_000_000 => {
+                write!(f, "{}{}ms", nanos / 1_000_000, fraction(nanos, 1_000_000))
+            }
             _ => {
                 let seconds = nanos / 1_000_000_000;
                 match (seconds / 3600, seconds / 60 % 60) {
@@ -370,9 +366,20 @@ impl std::fmt::Display for Duration {
                     (0, minutes) => write!(f, "{minutes}m")?,
                     (hours, minutes) => write!(f, "{hours}h{minutes}m")?,
                 }
-                write!(f, "{}{}s", seconds % 60, fraction(1_000_000_000))
+                write!(f, "{}{}s", seconds % 60, fraction(nanos, 1_000_000_000))
             }
         }
+    }
+}
+
+/// Prints the decimals of a number of nanoseconds in a unit.
+fn fraction(nanos: u64, unit: u64) -> String {
+    let digits = format!("{:0width$}", nanos % unit, width = unit.ilog10() as usize);
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() {
+        String::new()
+    } else {
+        format!(".{digits}")
     }
 }
 

@@ -113,7 +113,8 @@ impl Type {
                 is_pointer: false,
             })),
             (_, value) => {
-                let (expected, got) = (self.name(), value.type_name());
+                let expected = self.name();
+                let got = value.type_name();
                 Err(format!(
                     "wrong type for value; expected {expected}; got {got}"
                 ))
