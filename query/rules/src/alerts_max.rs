@@ -36,10 +36,11 @@ impl AlertsMax {
     /// # Errors
     /// There would be more than the maximum. Nothing has changed then.
     pub(crate) fn replace(&self, n_old: usize, n_new: usize) -> Result<(), String> {
-        let update = |used: usize| self.replaced(used, n_old, n_new).ok();
         let updated = self
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                self.replaced(used, n_old, n_new).ok()
+            });
         updated
             .map(drop)
             .or_else(|used| self.replaced(used, n_old, n_new).map(drop))
@@ -54,7 +55,8 @@ impl AlertsMax {
     }
 
     fn replaced(&self, used: usize, n_old: usize, n_new: usize) -> Result<usize, String> {
-        let (max, new) = (self.max, used - n_old + n_new);
+        let max = self.max;
+        let new = used - n_old + n_new;
         if new > max && n_new > n_old {
             return Err(format!(
                 "{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)"

@@ -32,7 +32,9 @@ pub(crate) fn merge(base: &Labels, changes: &BTreeMap<&str, &str>) -> Labels {
             .map_or(value, |(_, value)| value);
         builder.push(name, value);
     }
-    changes.for_each(|(name, value)| builder.push(name, value));
+    for (name, value) in changes {
+        builder.push(name, value);
+    }
     builder.finish()
 }
 

@@ -25,23 +25,18 @@ pub(crate) fn evaluate(
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
     let changes: BTreeMap<&str, &str> = [(METRIC_NAME, name)].into_iter().chain(own).collect();
-    let output = |VectorSample {
-                      labels,
-                      point,
-                      histogram,
-                  }: VectorSample| {
+    let mut outputs = Vec::with_capacity(result.len());
+    for sample in result {
         scheduler::pause();
-        let sample = Sample {
-            timestamp_ms: point.timestamp_ms,
-            value: point.value,
-        };
-        Output {
-            labels: merge(&labels, &changes),
-            sample,
-            histogram,
-        }
-    };
-    let outputs: Vec<Output> = result.into_iter().map(output).collect();
+        outputs.push(Output {
+            labels: merge(&sample.labels, &changes),
+            sample: Sample {
+                timestamp_ms: sample.point.timestamp_ms,
+                value: sample.point.value,
+            },
+            histogram: sample.histogram,
+        });
+    }
     let series: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
     if series.len() < outputs.len() {
         return Err(

@@ -180,15 +180,14 @@ impl Rule {
     /// Returns the matchers of the fixed labels of the series that this rule writes.
     pub(crate) fn label_matchers(&self) -> Vec<Matcher> {
         let file::Rule { name, labels, .. } = &self.definition;
-        let is_fixed = |(label, value): &(&String, &String)| {
-            !value.is_empty()
-                && !value.contains("{{")
-                && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
-        };
         let alert = self.is_alerting().then(|| Matcher::equal(ALERT_NAME, name));
         let labels = labels
             .iter()
-            .filter(is_fixed)
+            .filter(|(label, value)| {
+                !value.is_empty()
+                    && !value.contains("{{")
+                    && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
+            })
             .map(|(label, value)| Matcher::equal(label, value));
         alert.into_iter().chain(labels).collect()
     }
@@ -212,13 +211,12 @@ impl Rule {
     }
 
     /// Calls `visit` with each firing alert.
-    pub fn for_each_firing(&self, visit: impl FnMut(&Alert)) {
-        self.state
-            .lock()
-            .alerts
-            .values()
-            .filter(|alert| alert.state == AlertState::Firing)
-            .for_each(visit);
+    pub fn for_each_firing(&self, mut visit: impl FnMut(&Alert)) {
+        for alert in self.state.lock().alerts.values() {
+            if alert.state == AlertState::Firing {
+                visit(alert);
+            }
+        }
     }
 
     /// Returns the error of the last evaluation, if it failed.
@@ -249,7 +247,8 @@ impl Rule {
 
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
     pub(crate) fn carry_over(&self, from_rule: &Self) {
-        let (state, from) = (&mut *self.state.lock(), &mut *from_rule.state.lock());
+        let state = &mut *self.state.lock();
+        let from = &mut *from_rule.state.lock();
         // The new rule counts the alerts from now on. The old rule only shows them until the end of
         // the reload.
         from.are_alerts_moved = true;

@@ -66,12 +66,10 @@ impl RuleSet {
                 change.set.groups.insert(key, kept);
             }
         }
-        let is_removed =
-            |(key, _): &(&(Arc<str>, String), &Arc<Group>)| !change.set.groups.contains_key(key);
         change.removed = self
             .groups
             .iter()
-            .filter(is_removed)
+            .filter(|(key, _)| !change.set.groups.contains_key(key))
             .map(|(_, group)| Arc::clone(group))
             .collect();
         change
@@ -84,20 +82,18 @@ impl Change {
     #[must_use]
     pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<RemovedGroup>) {
         // All groups end at the same time, so that a reload waits only for the slowest rule.
-        self.changed
-            .iter()
-            .map(|(old, _)| old)
-            .chain(&self.removed)
-            .for_each(|group| group.stop());
+        for group in self.changed.iter().map(|(old, _)| old).chain(&self.removed) {
+            group.stop();
+        }
         for (old, new) in &self.changed {
             old.join();
             new.carry_over(old);
         }
-        let removed = |group: &Arc<Group>| {
+        let mut removed = Vec::with_capacity(self.removed.len());
+        for group in &self.removed {
             group.join();
-            group.removed(now, settings)
-        };
-        let removed = self.removed.iter().map(removed).collect();
+            removed.push(group.removed(now, settings));
+        }
         (self.set, removed)
     }
 }

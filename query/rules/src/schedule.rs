@@ -69,7 +69,10 @@ impl Schedule {
     #[must_use]
     pub fn due(&self, last: Time, now: Time) -> Option<Due> {
         let n_due = (now.ns() - last.ns()) / self.interval_ns;
-        (n_due > 0).then(|| Due {
+        if n_due <= 0 {
+            return None;
+        }
+        Some(Due {
             tick: Time::from_ns(last.ns() + n_due * self.interval_ns),
             n_missed: n_due as u64 - 1,
         })

@@ -35,12 +35,7 @@ pub trait Storage: Sync {
     ///
     /// # Errors
     /// The request failed. Some of its samples may be stored.
-    fn append(
-        &self,
-        from: &RuleRef<'_>,
-        kind: OutputKind,
-        samples: &[Output],
-    ) -> Result<Vec<Rejected>, Failure>;
+    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure>;
 
     /// Returns the newest sample in `range` of each series that passes all matchers.
     ///

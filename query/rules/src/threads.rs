@@ -60,7 +60,7 @@ impl Threads {
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns
     /// when all calls have ended. The caller holds a [`Permit`] for this thread.
-    pub(crate) fn for_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
+    pub(crate) fn share<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {
             while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -69,14 +69,14 @@ impl Threads {
         };
         thread::scope(|scope| {
             for permit in (1..items.len()).map_while(|_| self.try_acquire()) {
-                let help = move || {
-                    let _until_it_ends = permit;
-                    run();
-                };
                 // If a thread cannot be started, the others do its work.
-                let _joined_by_the_scope = thread::Builder::new()
-                    .name("rule".into())
-                    .spawn_scoped(scope, help);
+                let _joined_by_the_scope =
+                    thread::Builder::new()
+                        .name("rule".into())
+                        .spawn_scoped(scope, move || {
+                            let _until_it_ends = permit;
+                            run();
+                        });
             }
             run();
         });
@@ -113,7 +113,7 @@ mod tests {
         // Each call waits for the others, so that no helper ends before the bound was read.
         let all_busy = |n_threads| {
             let (together, items) = (Barrier::new(n_threads), vec![(); n_threads]);
-            threads.for_each(&items, |()| {
+            threads.share(&items, |()| {
                 together.wait();
                 assert_eq!(threads.0.state.lock().n_free, 0);
                 together.wait();

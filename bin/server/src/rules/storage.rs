@@ -212,12 +212,7 @@ impl Storage for RuleStorage<'_> {
         }
     }
 
-    fn append(
-        &self,
-        _from: &RuleRef<'_>,
-        kind: OutputKind,
-        samples: &[Output],
-    ) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
         let samples: Vec<RecordedSample<'_>> = samples
             .iter()
             .map(|output| RecordedSample {

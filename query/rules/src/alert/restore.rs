@@ -92,9 +92,10 @@ pub(crate) struct Stored {
 impl Stored {
     /// Sorts the newest samples of `ALERTS_FOR_STATE` and `ALERTS`.
     pub(crate) fn new(mut for_state: Newest, states: Newest) -> Self {
-        let is_marker = |(_, sample): &(Labels, Sample)| is_stale_nan(sample.value);
-        for_state.retain(|sample| !is_marker(sample));
-        let (ended, states) = states.into_iter().partition(is_marker);
+        for_state.retain(|(_, sample)| !is_stale_nan(sample.value));
+        let (ended, states) = states
+            .into_iter()
+            .partition(|(_, sample)| is_stale_nan(sample.value));
         Self {
             for_state,
             states,
@@ -104,42 +105,40 @@ impl Stored {
 
     /// Returns the active alerts. `texts` are the labels of the rule.
     pub(crate) fn alerts(&self, hold: Duration, texts: &Texts) -> Alerts {
-        let is_firing =
-            |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
-        let firing = self.states.iter().filter(|(series, _)| is_firing(series));
-        let firing: BTreeMap<Labels, i64> = firing
+        let mut firing: BTreeMap<Labels, i64> = BTreeMap::new();
+        for (series, sample) in &self.states {
+            if series.get(ALERT_STATE) == Some(AlertState::Firing.name()) {
+                let labels = without_state(&labels_of(series, texts));
+                firing.insert(labels, sample.timestamp_ms);
+            }
+        }
+        self.for_state
+            .iter()
             .map(|(series, sample)| {
-                (
-                    without_state(&labels_of(series, texts)),
-                    sample.timestamp_ms,
-                )
+                let labels = labels_of(series, texts);
+                let active_at = Time::from_seconds(sample.value as i64);
+                let is_firing = firing
+                    .get(&without_state(&labels))
+                    .is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
+                let alert = Alert {
+                    state: if is_firing {
+                        AlertState::Firing
+                    } else {
+                        AlertState::Pending
+                    },
+                    labels: labels.clone(),
+                    annotations: Arc::default(),
+                    value: 0.0,
+                    active_at,
+                    fired_at: is_firing.then(|| active_at + hold),
+                    resolved_at: None,
+                    last_sent_at: None,
+                    was_sent_as_firing: false,
+                    keep_firing_since: None,
+                };
+                (labels, alert)
             })
-            .collect();
-        let alert = |(series, sample): &(Labels, Sample)| {
-            let labels = labels_of(series, texts);
-            let active_at = Time::from_seconds(sample.value as i64);
-            let is_firing = firing
-                .get(&without_state(&labels))
-                .is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
-            let alert = Alert {
-                state: if is_firing {
-                    AlertState::Firing
-                } else {
-                    AlertState::Pending
-                },
-                labels: labels.clone(),
-                annotations: Arc::default(),
-                value: 0.0,
-                active_at,
-                fired_at: is_firing.then(|| active_at + hold),
-                resolved_at: None,
-                last_sent_at: None,
-                was_sent_as_firing: false,
-                keep_firing_since: None,
-            };
-            (labels, alert)
-        };
-        self.for_state.iter().map(alert).collect()
+            .collect()
     }
 
     /// Ends the alerts whose newest sample of `ALERTS` is a staleness marker: firing ones are
@@ -151,15 +150,17 @@ impl Stored {
                 .map(|(series, _)| without_state(&labels_of(series, texts)))
                 .collect()
         };
-        let (ended, active) = (keys(&self.ended), keys(&self.states));
-        // An alert that begins to fire has a marker of its pending state, and a sample.
-        let has_ended = |labels| ended.contains(&labels) && !active.contains(&labels);
+        let ended = keys(&self.ended);
+        let active = keys(&self.states);
         alerts.retain(|labels, alert| {
-            if !has_ended(without_state(labels)) {
+            let labels = without_state(labels);
+            // An alert that begins to fire has a marker of its pending state, and a sample.
+            if !ended.contains(&labels) || active.contains(&labels) {
                 return true;
             }
             let is_resolved = alert.state == AlertState::Firing;
-            (alert.state, alert.resolved_at) = (AlertState::Inactive, Some(tick));
+            alert.state = AlertState::Inactive;
+            alert.resolved_at = Some(tick);
             is_resolved
         });
     }
@@ -168,11 +169,9 @@ impl Stored {
 /// Returns the labels of the alert that wrote a series.
 fn labels_of(series: &Labels, texts: &Texts) -> Labels {
     // A label whose template expands to nothing is stored as the text of the template.
-    let is_raw =
-        |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
     let raw = texts
         .iter()
-        .filter(is_raw)
+        .filter(|(name, text)| text.contains("{{") && series.get(name) == Some(text.as_str()))
         .map(|(name, _)| (name.as_str(), ""));
     with_labels(series, raw.chain([(METRIC_NAME, "")]))
 }

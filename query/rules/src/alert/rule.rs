@@ -57,12 +57,12 @@ pub(crate) struct Evaluation<'a> {
 /// Two samples have the same labels, there are more alerts than the limit, or the deadline has
 /// passed.
 pub(crate) fn evaluate(
-    of: &mut Evaluation<'_>,
+    evaluation: &mut Evaluation<'_>,
     mut alerts: Alerts,
     result: &[VectorSample],
 ) -> Result<(Alerts, Vec<Output>), String> {
-    let matched = of.matched(result)?;
-    let labels: BTreeSet<Labels> = matched.keys().cloned().collect();
+    let matched = evaluation.matched(result)?;
+    let matched_labels: BTreeSet<Labels> = matched.keys().cloned().collect();
     for (labels, new) in matched {
         match alerts.get_mut(&labels) {
             Some(alert) if alert.state != AlertState::Inactive => {
@@ -72,21 +72,23 @@ pub(crate) fn evaluate(
             _ => drop(alerts.insert(labels, new)),
         }
     }
-    alerts.retain(|of_alert, alert| of.update(alert, labels.contains(of_alert)));
-    let active = || {
-        alerts
-            .values()
-            .filter(|alert| alert.state != AlertState::Inactive)
-    };
-    let (n_active, limit) = (active().count(), of.source.limit);
-    if limit > 0 && n_active > limit {
-        return Err(limit_exceeded(limit, n_active));
+    alerts.retain(|labels, alert| evaluation.update(alert, matched_labels.contains(labels)));
+
+    let active: Vec<&Alert> = alerts
+        .values()
+        .filter(|alert| alert.state != AlertState::Inactive)
+        .collect();
+    let limit = evaluation.source.limit;
+    if limit > 0 && active.len() > limit {
+        return Err(limit_exceeded(limit, active.len()));
     }
-    let samples = if of.is_restored {
-        active().flat_map(|alert| of.samples(alert)).collect()
-    } else {
-        Vec::new()
-    };
+
+    let mut samples = Vec::new();
+    if evaluation.is_restored {
+        for alert in active {
+            samples.extend(evaluation.samples(alert));
+        }
+    }
     Ok((alerts, samples))
 }
 
@@ -170,9 +172,12 @@ impl Evaluation<'_> {
             }
             // While a group catches up it sends nothing: keeps the alert until its resolution is
             // sent.
-            let is_recent = |resolved| self.tick.since(resolved) <= RESOLVED_RETENTION;
             let must_send = alert.was_sent_as_firing && !self.is_dry_run;
-            return must_send || alert.resolved_at.is_none_or(is_recent);
+            let is_recent = match alert.resolved_at {
+                Some(resolved_at) => self.tick.since(resolved_at) <= RESOLVED_RETENTION,
+                None => true,
+            };
+            return must_send || is_recent;
         }
         let is_held = self.tick.is_past(alert.active_at, hold);
         if alert.state == AlertState::Pending && is_held {
@@ -181,7 +186,9 @@ impl Evaluation<'_> {
         } else if alert.state == AlertState::Firing && !is_held {
             // A reload has made `for` longer.
             alert.state = AlertState::Pending;
-            (alert.fired_at, alert.last_sent_at, alert.keep_firing_since) = (None, None, None);
+            alert.fired_at = None;
+            alert.last_sent_at = None;
+            alert.keep_firing_since = None;
         }
         true
     }

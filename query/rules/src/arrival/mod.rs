@@ -115,12 +115,10 @@ impl Lags {
     #[must_use]
     pub fn readiness(&self, tick: Time, now: Time, interval: Duration) -> Readiness {
         let mut ready_at = tick;
-        for sender in self
-            .by_name
-            .lock()
-            .values()
-            .filter(|sender| sender.is_live(now, interval))
-        {
+        for sender in self.by_name.lock().values() {
+            if !sender.is_live(now, interval) {
+                continue;
+            }
             if !sender.has_delivered(tick) {
                 return Readiness::Unknown;
             }
@@ -137,26 +135,27 @@ impl Lags {
     /// samples. `interval` is that of the group.
     #[must_use]
     pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
-        let is_recent = |sender: &SenderLag| {
-            now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX
-        };
-        self.by_name
-            .lock()
-            .values()
-            .all(|sender| is_recent(sender) || !sender.is_live(now, interval))
+        self.by_name.lock().values().all(|sender| {
+            let is_recent = now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX;
+            is_recent || !sender.is_live(now, interval)
+        })
     }
 
     /// Returns the progress of all senders, by name.
     #[must_use]
     pub fn status(&self) -> Vec<SenderStatus> {
-        let status = |(name, sender): (&Arc<str>, &SenderLag)| SenderStatus {
-            name: Arc::clone(name),
-            newest: sender.newest,
-            last_arrival: sender.last_arrival,
-            lag: sender.lag,
-            interval: sender.interval,
-        };
-        let mut all: Vec<_> = self.by_name.lock().iter().map(status).collect();
+        let mut all: Vec<_> = self
+            .by_name
+            .lock()
+            .iter()
+            .map(|(name, sender)| SenderStatus {
+                name: Arc::clone(name),
+                newest: sender.newest,
+                last_arrival: sender.last_arrival,
+                lag: sender.lag,
+                interval: sender.interval,
+            })
+            .collect();
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -182,7 +181,8 @@ impl SenderLag {
         if !self.interval.is_zero()
             && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS)
         {
-            (self.resumed, self.drained) = (now, now);
+            self.resumed = now;
+            self.drained = now;
         }
         if oldest < self.resumed {
             self.drained = now;

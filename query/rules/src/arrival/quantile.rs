@@ -32,7 +32,8 @@ impl Quantiles {
     pub(super) fn add(&mut self, now: Time, duration: Duration, weight: u64) {
         if now.since(self.since) > WINDOW {
             self.previous = self.current;
-            (self.current, self.since) = ([0; BUCKETS], now);
+            self.current = [0; BUCKETS];
+            self.since = now;
         }
         self.current[bucket(duration)] += weight;
     }

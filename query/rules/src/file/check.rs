@@ -50,7 +50,8 @@ pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<F
 
 /// Returns an error for each group whose name and manifest another group of the text has as well.
 pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
-    let (mut first, mut errors) = (BTreeMap::new(), Vec::new());
+    let mut first = BTreeMap::new();
+    let mut errors = Vec::new();
     for (f, file) in files.iter().enumerate() {
         let Some(manifest) = &file.manifest else {
             continue;
@@ -61,12 +62,11 @@ pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
                 // A repetition in the same manifest is an error of its own.
                 Entry::Occupied(entry) if entry.get().0 == f => {}
                 Entry::Occupied(entry) => {
-                    // Parses the text again.
-                    let position = |(f, g): (usize, usize)| files[f].locate(&group_path(g, []));
-                    let positions = [*entry.get(), (f, g)]
-                        .into_iter()
-                        .filter_map(position)
-                        .collect();
+                    // Parses the texts again.
+                    let (first_file, first_group) = *entry.get();
+                    let first_position = files[first_file].locate(&group_path(first_group, []));
+                    let position = file.locate(&group_path(g, []));
+                    let positions = [first_position, position].into_iter().flatten().collect();
                     let message = format!(
                         "groupname: {} is repeated in two manifests",
                         quoted(&group.name)
@@ -107,10 +107,14 @@ impl Checker<'_> {
         let file = self.file;
         self.unknown(&[], &file.unknown);
         for (g, group) in file.groups.iter().enumerate() {
-            let is_unknown = |field: &&String| {
-                self.file.manifest.is_none() || !FIELDS_OF_MANIFESTS.contains(&field.as_str())
-            };
-            let unknown: Vec<_> = group.unknown.iter().filter(is_unknown).cloned().collect();
+            let unknown: Vec<_> = group
+                .unknown
+                .iter()
+                .filter(|field| {
+                    self.file.manifest.is_none() || !FIELDS_OF_MANIFESTS.contains(&field.as_str())
+                })
+                .cloned()
+                .collect();
             self.group = format!("group {}", quoted(&group.name));
             self.unknown(&group_path(g, []), &unknown);
             for (r, rule) in group.rules.iter().enumerate() {
@@ -188,9 +192,10 @@ impl Checker<'_> {
 
     /// Returns the rule, or `None` if it has an error.
     fn rule(&mut self, path: &[Step], group: &RawGroup, raw: &RawRule) -> Option<Rule> {
-        let at = |field: &str| [path, &[field.into()]].concat();
-        let (record, alert) = (given(&raw.record), given(&raw.alert));
-        let both = [at("record"), at("alert")];
+        let path_of = |field: &str| [path, &[field.into()]].concat();
+        let record = given(&raw.record);
+        let alert = given(&raw.alert);
+        let both = [path_of("record"), path_of("alert")];
         match (record, alert) {
             (Some(_), Some(_)) => self.error(
                 &both,
@@ -202,10 +207,12 @@ impl Checker<'_> {
             ),
             _ => {}
         }
-        let expr = self.expression(&at("expr"), raw);
-        let for_ms = self.duration(&at("for"), "for", &raw.hold).unwrap_or(0);
+        let expr = self.expression(&path_of("expr"), raw);
+        let for_ms = self
+            .duration(&path_of("for"), "for", &raw.hold)
+            .unwrap_or(0);
         let keep_firing_for_ms = self.duration(
-            &at("keep_firing_for"),
+            &path_of("keep_firing_for"),
             "keep_firing_for",
             &raw.keep_firing_for,
         );
@@ -233,16 +240,19 @@ impl Checker<'_> {
                 self.error(&both[..1], message);
             }
         }
-        self.labels(&at("labels"), &raw.labels);
+        self.labels(&path_of("labels"), &raw.labels);
         if raw.annotations.contains_key("") {
-            self.error(&[at("annotations")], "invalid annotation name: ".to_owned());
+            self.error(
+                &[path_of("annotations")],
+                "invalid annotation name: ".to_owned(),
+            );
         }
         if let Some(alert) = alert {
             for (kind, key, texts) in [
                 ("label", "labels", &raw.labels),
                 ("annotation", "annotations", &raw.annotations),
             ] {
-                self.templates(&at(key), alert, kind, texts);
+                self.templates(&path_of(key), alert, kind, texts);
             }
         }
         let mut labels = group.labels.clone();

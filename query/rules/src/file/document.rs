@@ -99,14 +99,13 @@ impl Reader<'_> {
         unknown: Vec<String>,
         path: Vec<Step>,
     ) {
-        let (document, text) = (self.document, Arc::clone(self.text));
         self.files.push(RawFile {
             manifest,
             groups,
             unknown,
-            document,
+            document: self.document,
             path,
-            text,
+            text: Arc::clone(self.text),
         });
     }
 
@@ -116,21 +115,20 @@ impl Reader<'_> {
             .iter()
             .filter(|(key, text)| text.contains("groups:") && !key.ends_with(".json"))
         {
-            let place = format!("{name}: {key}");
+            let manifest = format!("{name}: {key}");
             let text: Arc<str> = text.as_str().into();
             let document = serde_yaml_ng::Deserializer::from_str(&text).next();
             let document = document.map_or(Ok(None), Option::<Mapped<Document>>::deserialize);
-            let document = document.map_err(|error| FileError::from(error).within(&place))?;
+            let document = document.map_err(|error| FileError::from(error).within(&manifest))?;
             let Some(Mapped(Document { groups, .. })) = document else {
                 continue;
             };
-            let (document, path, unknown) = (0, Vec::new(), Vec::new());
             self.files.push(RawFile {
-                manifest: Some(place),
+                manifest: Some(manifest),
                 groups,
-                unknown,
-                document,
-                path,
+                unknown: Vec::new(),
+                document: 0,
+                path: Vec::new(),
                 text,
             });
         }

@@ -23,9 +23,9 @@ impl FileError {
     }
 
     /// Returns the error with a prefix of its message. The prefix locates the text in the file.
-    pub(super) fn within(self, place: &str) -> Self {
+    pub(super) fn within(self, location: &str) -> Self {
         Self {
-            message: format!("{place}: {}", self.message),
+            message: format!("{location}: {}", self.message),
             ..self
         }
     }

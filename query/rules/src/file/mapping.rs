@@ -51,7 +51,9 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<M, A::Error> {
-        let (mut mapping, mut merged, mut seen) = (M::default(), Vec::new(), BTreeSet::new());
+        let mut mapping = M::default();
+        let mut merged = Vec::new();
+        let mut seen = BTreeSet::new();
         while let Some(key) = map.next_key::<Option<String>>()? {
             let Some(key) = key else {
                 skip(&mut map)?;
@@ -67,7 +69,9 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
             mapping.set(&key, &mut map)?;
             seen.insert(key);
         }
-        merged.into_iter().for_each(|other| mapping.merge(other));
+        for other in merged {
+            mapping.merge(other);
+        }
         Ok(mapping)
     }
 }
@@ -274,26 +278,26 @@ pub(crate) enum Number {
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
-    let has_zero = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || "xob".contains(c));
-    let is_plain = unsigned.strip_prefix('0').is_some_and(has_zero) || plain.len() < text.len();
+    let is_plain = unsigned
+        .strip_prefix('0')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || "xob".contains(c)))
+        || plain.len() < text.len();
     if !is_plain || !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    let radix = |prefix: &str, radix| {
-        let digits = unsigned.strip_prefix(prefix)?;
-        Some(i64::from_str_radix(digits, radix)).filter(|_| !digits.starts_with(['+', '-']))
-    };
-    let integer = radix("0x", 16)
-        .or_else(|| radix("0o", 8))
-        .or_else(|| radix("0b", 2))
-        .or_else(|| radix("0", 8));
-    match integer.or_else(|| Some(unsigned.parse())) {
-        Some(Ok(integer)) => Some(Number::Integer(if plain.starts_with('-') {
-            integer.wrapping_neg()
-        } else {
-            integer
-        })),
-        _ => plain.parse().ok().map(Number::Float),
+    let mut integer: Result<i64, _> = unsigned.parse();
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)] {
+        if let Some(digits) = unsigned.strip_prefix(prefix)
+            && !digits.starts_with(['+', '-'])
+        {
+            integer = i64::from_str_radix(digits, radix);
+            break;
+        }
+    }
+    match integer {
+        Ok(integer) if plain.starts_with('-') => Some(Number::Integer(integer.wrapping_neg())),
+        Ok(integer) => Some(Number::Integer(integer)),
+        Err(_) => plain.parse().ok().map(Number::Float),
     }
 }
 

@@ -20,30 +20,31 @@ pub fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
         .collect();
     let mut levels: Vec<usize> = Vec::with_capacity(rules.len());
     for (idx, rule) in rules.iter().enumerate() {
-        let depends_on = |earlier: &usize| {
-            let other = &rules[*earlier];
-            may_read(&reads[idx], other)
-                || may_read(&reads[*earlier], rule)
-                || writes_same(rule, other)
-        };
         let level = (0..idx)
-            .filter(depends_on)
+            .filter(|earlier| {
+                let other = &rules[*earlier];
+                may_read(&reads[idx], other)
+                    || may_read(&reads[*earlier], rule)
+                    || writes_same(rule, other)
+            })
             .map(|earlier| levels[earlier] + 1)
             .max()
             .unwrap_or(0);
         levels.push(level);
     }
     let mut batches = vec![Vec::new(); levels.iter().max().map_or(0, |max| max + 1)];
-    levels
-        .into_iter()
-        .enumerate()
-        .for_each(|(idx, level)| batches[level].push(idx));
+    for (idx, level) in levels.into_iter().enumerate() {
+        batches[level].push(idx);
+    }
     batches
 }
 
 fn writes_same(a: &Rule, b: &Rule) -> bool {
-    let is_alerting = |rule: &Rule| matches!(rule.kind, RuleKind::Alerting(_));
-    a.name == b.name && is_alerting(a) == is_alerting(b)
+    let have_same_kind = matches!(
+        (&a.kind, &b.kind),
+        (RuleKind::Recording, RuleKind::Recording) | (RuleKind::Alerting(_), RuleKind::Alerting(_))
+    );
+    a.name == b.name && have_same_kind
 }
 
 /// Returns `true` if one of the selectors may match a series that `rule` writes.

@@ -9,15 +9,15 @@ use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{Labels, Matcher, Sample};
 use varve_query::{SharedScans, VectorSample};
+use varve_template::{Environment, error_text};
 
 use super::dependencies::may_read;
 use super::{Group, Settings, duration};
 use crate::alert::{self, Alert, AlertState, Source};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, Storage};
 use crate::time::Time;
-use varve_template::{Environment, error_text};
 
 /// Maximum memory of the regular expressions in templates of a rule, in bytes.
 const TEMPLATES_SIZE_MAX: usize = 64 << 20;
@@ -41,7 +41,7 @@ pub struct Iteration {
 }
 
 /// One evaluation of a group.
-pub(super) struct Run<'a> {
+pub(super) struct GroupEvaluation<'a> {
     pub(super) group: &'a Group,
     pub(super) tick: Time,
     pub(super) offset: Duration,
@@ -51,12 +51,21 @@ pub(super) struct Run<'a> {
     pub(super) settings: &'a Settings,
 }
 
+/// What the rules of an evaluation add up to.
+#[derive(Default)]
+struct Totals {
+    /// Durations of the rules that were evaluated.
+    durations: Vec<Duration>,
+    n_results: u64,
+    n_failures: u64,
+}
+
 /// The outcome of one rule.
-struct Ran {
+struct RuleOutcome {
     answer: Answer,
     n_results: u64,
-    /// The first sample that was not stored.
-    rejected: Option<String>,
+    /// The reason for the first sample that was not stored.
+    rejection: Option<String>,
 }
 
 impl Group {
@@ -72,75 +81,37 @@ impl Group {
         if self.is_stopped() {
             return Iteration::default();
         }
-        let (started, clock) = (storage.now(), Instant::now());
+        let started = storage.now();
+        let clock = Instant::now();
+
         let offset = self.query_offset(settings);
-        let scans = storage.shared_scans(&self.scan_plan, (tick - offset).ms());
-        let run = Run {
+        let evaluation = GroupEvaluation {
             group: self,
             tick,
             offset,
             mode,
-            scans,
+            scans: storage.shared_scans(&self.scan_plan, (tick - offset).ms()),
             storage,
             settings,
         };
-        let durations = Mutex::new(Vec::with_capacity(self.rules.len()));
-        let totals = Mutex::new((0, 0));
-        for batch in &self.batches {
-            let evaluate = |&idx: &usize| {
-                if self.is_stopped() || storage.is_stopping() {
-                    return;
-                }
-                let (record, is_failure) = run.rule(&self.rules[idx]);
-                durations.lock().push(record.duration);
-                let mut totals = totals.lock();
-                totals.0 += record.n_results;
-                totals.1 += u64::from(is_failure);
-                drop(totals);
-                self.rules[idx].record(record);
-            };
-            match &settings.threads {
-                Some(threads) => threads.for_each(batch, evaluate),
-                None => batch.iter().for_each(evaluate),
-            }
-            // Later rules read what these have written.
-            let is_written = |matchers: &[Matcher]| {
-                batch
-                    .iter()
-                    .any(|&idx| may_read(&[matchers], &self.rules[idx].definition))
-            };
-            run.scans.iter().for_each(|scans| scans.end(is_written));
-        }
-        let rules = durations.into_inner();
+        let totals = evaluation.rules();
+
         // A rule that was skipped may continue these series.
-        if rules.len() == self.rules.len() {
-            run.write_stale();
+        if totals.durations.len() == self.rules.len() {
+            evaluation.write_stale();
         }
-        let (n_samples, n_failures) = totals.into_inner();
-        let iteration = Iteration {
-            duration: clock.elapsed(),
-            rules,
-        };
-        let is_first = {
-            let status = &mut self.state.lock().status;
-            let is_first = status.last_tick.is_none();
-            status.last_tick = Some(tick);
-            status.last_evaluation = Some(started);
-            status.last_duration = iteration.duration;
-            status.last_rules_duration = iteration.rules.iter().sum();
-            status.last_n_samples = n_samples;
-            status.last_n_scans = run.scans.as_ref().map_or(0, SharedScans::n_scans);
-            status.n_iterations += 1;
-            status.n_evaluations += iteration.rules.len() as u64;
-            status.n_failures += n_failures;
-            is_first
-        };
+
+        let duration = clock.elapsed();
+        let is_first = evaluation.note(started, duration, &totals);
         // Not after the first evaluation: alerts may depend on recording rules that are not written
         // yet.
         if !is_first && self.state.lock().restores {
             self.restore(storage, settings);
         }
-        iteration
+        Iteration {
+            duration,
+            rules: totals.durations,
+        }
     }
 
     /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve
@@ -152,9 +123,11 @@ impl Group {
                 continue;
             };
             let keep_firing_for = duration(alerting.keep_firing_for_ms);
-            let has_ended = |since| now.is_past(since, keep_firing_for);
             let fires = |alert: &Alert| {
-                alert.state == AlertState::Firing && !alert.keep_firing_since.is_some_and(has_ended)
+                let is_kept = alert
+                    .keep_firing_since
+                    .is_none_or(|since| !now.is_past(since, keep_firing_for));
+                alert.state == AlertState::Firing && is_kept
             };
             self.send(rule, now, &fires, storage, settings);
         }
@@ -172,58 +145,125 @@ impl Group {
         if self.is_dry_run() || !rule.is_alerting() {
             return;
         }
-        let (resend_delay, interval) = (settings.resend_delay, self.schedule.interval());
-        let due = {
-            let alerts = &mut rule.state.lock().alerts;
-            let due = alerts
-                .values_mut()
-                .filter(|alert| selects(alert) && alert.needs_sending(now, resend_delay));
-            due.map(|alert| alert.send(now, resend_delay, interval, &rule.expr))
-                .collect::<Vec<_>>()
-        };
+        let resend_delay = settings.resend_delay;
+        let mut due = Vec::new();
+        for alert in rule.state.lock().alerts.values_mut() {
+            if selects(alert) && alert.needs_sending(now, resend_delay) {
+                due.push(alert.send(now, resend_delay, self.schedule.interval(), &rule.expr));
+            }
+        }
         if !due.is_empty() {
             storage.notify(due);
         }
     }
 }
 
-impl Run<'_> {
+impl GroupEvaluation<'_> {
     fn timestamp_ms(&self) -> i64 {
         (self.tick - self.offset).ms()
+    }
+
+    /// Evaluates the rules: one batch of independent rules after the other.
+    fn rules(&self) -> Totals {
+        let totals = Mutex::new(Totals {
+            durations: Vec::with_capacity(self.group.rules.len()),
+            ..Totals::default()
+        });
+        for batch in &self.group.batches {
+            match &self.settings.threads {
+                Some(threads) => threads.share(batch, |&idx| self.rule_in_batch(idx, &totals)),
+                None => {
+                    for &idx in batch {
+                        self.rule_in_batch(idx, &totals);
+                    }
+                }
+            }
+            self.end_scans_of_written(batch);
+        }
+        totals.into_inner()
+    }
+
+    /// Evaluates a rule and records its evaluation, unless evaluations must end.
+    fn rule_in_batch(&self, idx: usize, totals: &Mutex<Totals>) {
+        if self.group.is_stopped() || self.storage.is_stopping() {
+            return;
+        }
+        let rule = &self.group.rules[idx];
+        let (record, is_failure) = self.rule(rule);
+        {
+            let mut totals = totals.lock();
+            totals.durations.push(record.duration);
+            totals.n_results += record.n_results;
+            totals.n_failures += u64::from(is_failure);
+        }
+        rule.record(record);
+    }
+
+    /// Ends the shared scans of series that the rules of a batch may have written. Later rules read
+    /// what these have written.
+    fn end_scans_of_written(&self, batch: &[usize]) {
+        let Some(scans) = &self.scans else {
+            return;
+        };
+        scans.end(|matchers: &[Matcher]| {
+            batch
+                .iter()
+                .any(|&idx| may_read(&[matchers], &self.group.rules[idx].definition))
+        });
+    }
+
+    /// Notes the evaluation in the status of the group. Returns `true` if it is the first one.
+    fn note(&self, started: Time, duration: Duration, totals: &Totals) -> bool {
+        let status = &mut self.group.state.lock().status;
+        let is_first = status.last_tick.is_none();
+        status.last_tick = Some(self.tick);
+        status.last_evaluation = Some(started);
+        status.last_duration = duration;
+        status.last_rules_duration = totals.durations.iter().sum();
+        status.last_n_samples = totals.n_results;
+        status.last_n_scans = self.scans.as_ref().map_or(0, SharedScans::n_scans);
+        status.n_iterations += 1;
+        status.n_evaluations += totals.durations.len() as u64;
+        status.n_failures += totals.n_failures;
+        is_first
     }
 
     /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in
     /// Prometheus, a rejected sample is none.
     fn rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
-        let (started, clock) = (self.storage.now(), Instant::now());
+        let started = self.storage.now();
+        let clock = Instant::now();
         let _background = self.storage.start_background();
-        let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
-        let ran =
-            ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
-        let is_failure = ran.is_err();
-        if is_failure {
-            // A failed evaluation resolves no alert. Firing alerts are sent again with their last
-            // annotations.
-            self.send(rule);
-        }
-        let (answer, n_results, error) = match ran {
-            Ok(Ran {
-                answer,
-                n_results,
-                rejected,
-            }) => (answer, n_results, rejected),
-            Err(failure) => (Answer::default(), 0, Some(failure.message)),
-        };
-        let record = EvaluationRecord {
+        let result = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)))
+            .unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
+
+        let mut record = EvaluationRecord {
             tick: self.tick,
             started,
-            duration: clock.elapsed(),
-            n_series: answer.n_series,
-            n_samples: answer.n_samples,
-            peak_bytes: answer.peak_bytes,
-            n_results,
-            error,
+            duration: Duration::ZERO,
+            n_series: 0,
+            n_samples: 0,
+            peak_bytes: 0,
+            n_results: 0,
+            error: None,
         };
+        let is_failure = result.is_err();
+        match result {
+            Ok(outcome) => {
+                record.n_series = outcome.answer.n_series;
+                record.n_samples = outcome.answer.n_samples;
+                record.peak_bytes = outcome.answer.peak_bytes;
+                record.n_results = outcome.n_results;
+                record.error = outcome.rejection;
+            }
+            Err(failure) => {
+                // A failed evaluation resolves no alert. Firing alerts are sent again with their
+                // last annotations.
+                self.send(rule);
+                record.error = Some(failure.message);
+            }
+        }
+        record.duration = clock.elapsed();
         (record, is_failure)
     }
 
@@ -235,17 +275,22 @@ impl Run<'_> {
         }
     }
 
-    fn try_rule(&self, rule: &Rule) -> Result<Ran, Failure> {
+    fn try_rule(&self, rule: &Rule) -> Result<RuleOutcome, Failure> {
+        let definition = &rule.definition;
         let mut answer = self
             .storage
-            .query(&self.group.of(&rule.definition.name), &self.query(rule))?;
+            .query(&self.group.rule_ref(&definition.name), &self.query(rule))?;
         let result = std::mem::take(&mut answer.samples);
-        let (kind, outputs, series) = match &rule.definition.kind {
+
+        let (kind, outputs, series) = match &definition.kind {
             RuleKind::Recording => {
-                let limit = self.group.definition.limit;
-                let (name, labels) = (&rule.definition.name, &rule.definition.labels);
-                let recorded = crate::recording::evaluate(name, labels, limit, result);
-                let (outputs, series) = recorded.map_err(Failure::new)?;
+                let (outputs, series) = crate::recording::evaluate(
+                    &definition.name,
+                    &definition.labels,
+                    self.group.definition.limit,
+                    result,
+                )
+                .map_err(Failure::new)?;
                 (OutputKind::Recorded, outputs, series)
             }
             RuleKind::Alerting(alerting) => {
@@ -254,16 +299,17 @@ impl Run<'_> {
                 (OutputKind::Alerts, outputs, series)
             }
         };
+
         let n_results = outputs.len() as u64;
-        let rejected = if self.group.is_dry_run() {
+        let rejection = if self.group.is_dry_run() {
             self.write(rule, kind, Vec::new(), BTreeSet::new())?
         } else {
             self.write(rule, kind, outputs, series)?
         };
-        Ok(Ran {
+        Ok(RuleOutcome {
             answer,
             n_results,
-            rejected,
+            rejection,
         })
     }
 
@@ -277,20 +323,20 @@ impl Run<'_> {
         // expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
         let previous = rule.state.lock().alerts.clone();
-        let evaluate =
-            |evaluation: &mut alert::Evaluation<'_>| alert::evaluate(evaluation, previous, result);
-        let (alerts, outputs) = self.with_templates(rule, alerting, evaluate)?;
+        let (alerts, outputs) = self.with_templates(rule, alerting, |evaluation| {
+            alert::evaluate(evaluation, previous, result)
+        })?;
         rule.set_alerts(alerts).map_err(Failure::new)?;
         self.send(rule);
         Ok(outputs)
     }
 
-    /// Calls `run` with the parts of an alerting rule, whose templates it may expand.
+    /// Calls `evaluate` with the parts of an alerting rule, whose templates it may expand.
     pub(super) fn with_templates<T>(
         &self,
         rule: &Rule,
         alerting: &Alerting,
-        run: impl FnOnce(&mut alert::Evaluation<'_>) -> Result<T, String>,
+        evaluate: impl FnOnce(&mut alert::Evaluation<'_>) -> Result<T, String>,
     ) -> Result<T, Failure> {
         let definition = &rule.definition;
         let memory = MemoryBudget::new(Limit::Other("memory of templates"), TEMPLATES_SIZE_MAX);
@@ -313,7 +359,7 @@ impl Run<'_> {
             ctx: &ctx,
             expand: &mut expand,
         };
-        run(&mut evaluation).map_err(Failure::new)
+        evaluate(&mut evaluation).map_err(Failure::new)
     }
 
     /// Sends the alerts that are due.
@@ -341,25 +387,25 @@ impl Run<'_> {
             .difference(&written)
             .cloned()
             .collect();
+        let timestamp_ms = self.timestamp_ms();
         outputs.extend(
             vanished
                 .into_iter()
-                .map(|labels| stale(labels, self.timestamp_ms())),
+                .map(|labels| stale(labels, timestamp_ms)),
         );
         if outputs.is_empty() {
             return Ok(None);
         }
-        let rejected =
-            self.storage
-                .append(&self.group.of(&rule.definition.name), kind, &outputs)?;
+
+        let mut rejected = self.storage.append(kind, &outputs)?;
         // Another rule may write a series that this one no longer writes. The evaluation before an
         // outage is repeated: its samples may be in the store, computed from less data.
-        let is_failure = |rejected: &&Rejected| {
+        rejected.retain(|rejected| {
             rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp)
-        };
-        let failed: Vec<&Rejected> = rejected.iter().filter(is_failure).collect();
+        });
+
         let state = &mut rule.state.lock();
-        for rejected in &failed {
+        for rejected in &rejected {
             let labels = &outputs[rejected.idx].labels;
             // An earlier sample of the series is stored, so the series still has to end.
             if !state.written.contains(labels) {
@@ -367,7 +413,7 @@ impl Run<'_> {
             }
         }
         state.written = written;
-        Ok(failed.first().map(|rejected| rejected.reason.clone()))
+        Ok(rejected.into_iter().next().map(|rejected| rejected.reason))
     }
 
     /// Ends series of earlier rules that no rule has continued.
@@ -381,15 +427,12 @@ impl Run<'_> {
             return;
         }
         let _background = self.storage.start_background();
+        let timestamp_ms = self.timestamp_ms();
         let outputs: Vec<Output> = series
             .iter()
-            .map(|labels| stale(labels.clone(), self.timestamp_ms()))
+            .map(|labels| stale(labels.clone(), timestamp_ms))
             .collect();
-        if self
-            .storage
-            .append(&self.group.of(""), OutputKind::Alerts, &outputs)
-            .is_err()
-        {
+        if self.storage.append(OutputKind::Alerts, &outputs).is_err() {
             self.group.state.lock().stale = series;
         }
     }
@@ -400,36 +443,29 @@ impl Run<'_> {
         let Some(template) = rule.template(text) else {
             return text.to_owned();
         };
-        let from = self.group.of(&rule.definition.name);
+        let rule_ref = self.group.rule_ref(&rule.definition.name);
         let timestamp_ms = self.tick.ms();
         let query = |expr: &str| {
-            let answer = self.storage.query(
-                &from,
-                &Query {
-                    expr,
-                    timestamp_ms,
-                    scans: None,
-                },
-            );
-            answer
-                .map(|answer| answer.samples)
-                .map_err(|failure| failure.message)
+            let query = Query {
+                expr,
+                timestamp_ms,
+                scans: None,
+            };
+            match self.storage.query(&rule_ref, &query) {
+                Ok(answer) => Ok(answer.samples),
+                Err(failure) => Err(failure.message),
+            }
         };
-        let Settings {
-            external_labels,
-            external_url,
-            ..
-        } = self.settings;
         let environment = Environment {
             ctx,
             timestamp_ms,
-            external_labels,
-            external_url,
+            external_labels: &self.settings.external_labels,
+            external_url: &self.settings.external_url,
             query: &query,
         };
         let expanded = template.expand(&environment, sample);
         self.storage
-            .note_expansion(&from, expanded.as_ref().err().map(String::as_str));
+            .note_expansion(&rule_ref, expanded.as_ref().err().map(String::as_str));
         expanded.unwrap_or_else(|error| error_text(&error))
     }
 }

@@ -127,14 +127,17 @@ impl Group {
             .interval_ms
             .filter(|&ms| ms > 0)
             .map_or(default_interval, duration);
-        let rule = |rule: &file::Rule| Rule::new(rule.clone(), !restores, Arc::clone(alerts_max));
         Self {
             schedule: Schedule::new(&file, &definition.name, interval),
             batches: dependencies::batches(&definition.rules),
             scan_plan: Arc::new(ScanPlan::new(
                 definition.rules.iter().map(|rule| &rule.expr.tree),
             )),
-            rules: definition.rules.iter().map(rule).collect(),
+            rules: definition
+                .rules
+                .iter()
+                .map(|rule| Rule::new(rule.clone(), !restores, Arc::clone(alerts_max)))
+                .collect(),
             file,
             definition,
             running: Mutex::default(),
@@ -207,7 +210,8 @@ impl Group {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    fn of<'a>(&'a self, rule: &'a str) -> RuleRef<'a> {
+    /// Returns the reference to a rule of this group, for requests to the store.
+    fn rule_ref<'a>(&'a self, rule: &'a str) -> RuleRef<'a> {
         RuleRef {
             file: &self.file,
             group: self.name(),

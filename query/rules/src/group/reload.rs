@@ -9,7 +9,7 @@ use super::evaluate::stale;
 use super::{Group, Settings};
 use crate::file::{RuleKind, Texts};
 use crate::rule::Rule;
-use crate::storage::{Failure, Output, OutputKind, RuleRef, Storage};
+use crate::storage::{Failure, Output, OutputKind, Storage};
 use crate::time::Time;
 
 /// The series of a removed group. They end two intervals later, so that a renamed group can
@@ -18,8 +18,6 @@ use crate::time::Time;
 pub struct RemovedGroup {
     /// Time at which the staleness markers are due.
     pub due: Time,
-    file: std::sync::Arc<str>,
-    group: String,
     timestamp_ms: i64,
     series: Vec<Labels>,
 }
@@ -60,7 +58,8 @@ impl Group {
                 rule.carry_over(same);
             }
         }
-        let (mut state, old_state) = (self.state.lock(), from.state.lock());
+        let mut state = self.state.lock();
+        let old_state = from.state.lock();
         state.restores = old_state.restores;
         state.stale = old_state.stale.clone();
         state.stale.extend(
@@ -80,8 +79,6 @@ impl Group {
             .flat_map(|rule| rule.state.lock().written.clone());
         RemovedGroup {
             due: now + self.schedule.interval() * REMOVAL_INTERVALS,
-            file: self.file.clone(),
-            group: self.name().to_owned(),
             timestamp_ms: (now - self.query_offset(settings)).ms(),
             series: written.chain(self.state.lock().stale.clone()).collect(),
         }
@@ -117,14 +114,7 @@ impl RemovedGroup {
         if outputs.is_empty() {
             return Ok(());
         }
-        let from = RuleRef {
-            file: &self.file,
-            group: &self.group,
-            rule: "",
-        };
-        storage
-            .append(&from, OutputKind::Alerts, &outputs)
-            .map(drop)
+        storage.append(OutputKind::Alerts, &outputs).map(drop)
     }
 }
 
@@ -138,8 +128,7 @@ fn identity(rule: &Rule) -> (bool, &str, &Texts) {
 }
 
 fn is_same_rule(a: &Rule, b: &Rule) -> bool {
-    let (of_a, of_b) = (&a.definition, &b.definition);
-    let is_same_kind = match (&of_a.kind, &of_b.kind) {
+    let is_same_kind = match (&a.definition.kind, &b.definition.kind) {
         (RuleKind::Recording, RuleKind::Recording) => true,
         (RuleKind::Alerting(a), RuleKind::Alerting(b)) => {
             (a.for_ms, a.keep_firing_for_ms, &a.annotations)
@@ -147,5 +136,5 @@ fn is_same_rule(a: &Rule, b: &Rule) -> bool {
         }
         _ => false,
     };
-    is_same_kind && of_a.name == of_b.name && a.expr == b.expr && of_a.labels == of_b.labels
+    is_same_kind && identity(a) == identity(b) && a.expr == b.expr
 }

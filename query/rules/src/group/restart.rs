@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_model::{Labels, Matcher, Sample, TimeRange};
+use varve_model::{Labels, Matcher, TimeRange};
 
-use super::evaluate::{Mode, Run};
+use super::evaluate::{GroupEvaluation, Mode};
 use super::{Group, Settings, duration};
 use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts, Stored};
 use crate::file::{Alerting, RuleKind};
@@ -22,7 +22,8 @@ const CONTINUED_INTERVALS: u32 = 5;
 impl Group {
     /// Restores the times at which alerts became active.
     pub(super) fn restore(&self, storage: &dyn Storage, settings: &Settings) {
-        let (now, clock) = (storage.now(), Instant::now());
+        let now = storage.now();
+        let clock = Instant::now();
         let range = TimeRange {
             start_ms: (now - settings.restore.outage_tolerance).ms(),
             end_ms: now.ms(),
@@ -73,13 +74,17 @@ impl Group {
                 &rule.definition.name
             };
             let stored = storage.newest(&rule.matchers(metric), range)?;
-            let tick = |(_, sample): &(Labels, Sample)| {
-                let tick = self
-                    .schedule
-                    .at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
-                ((tick - offset).ms() == sample.timestamp_ms).then_some(tick)
-            };
-            newest = newest.max(stored.iter().filter_map(tick).max());
+            newest = newest.max(
+                stored
+                    .iter()
+                    .filter_map(|(_, sample)| {
+                        let tick = self
+                            .schedule
+                            .at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
+                        ((tick - offset).ms() == sample.timestamp_ms).then_some(tick)
+                    })
+                    .max(),
+            );
         }
         Ok(newest)
     }
@@ -128,14 +133,13 @@ impl Group {
 
     /// Returns the matchers of the other alerting rules of the same name.
     fn other_matchers(&self, rule: &Rule) -> Vec<Vec<Matcher>> {
-        let is_other = |other: &&Rule| {
-            other.is_alerting()
-                && other.definition.name == rule.definition.name
-                && !std::ptr::eq(*other, rule)
-        };
         self.rules
             .iter()
-            .filter(is_other)
+            .filter(|other| {
+                other.is_alerting()
+                    && other.definition.name == rule.definition.name
+                    && !std::ptr::eq(*other, rule)
+            })
             .map(Rule::label_matchers)
             .collect()
     }
@@ -156,7 +160,8 @@ impl Continuation<'_> {
     /// Loads the alerts and the series of a rule. Returns the series that other rules may have
     /// written as well.
     fn load(&self, rule: &Rule, alerting: &Alerting) -> Result<BTreeSet<Labels>, Failure> {
-        let (hold, texts) = (duration(alerting.for_ms), &rule.definition.labels);
+        let hold = duration(alerting.for_ms);
+        let texts = &rule.definition.labels;
         let others = self.group.other_matchers(rule);
         let mut stored = self.stored(rule, self.last)?;
         let series = stored
@@ -188,10 +193,8 @@ impl Continuation<'_> {
 
     /// Returns what the store has of the alerts of a rule up to an evaluation.
     fn stored(&self, rule: &Rule, end: Time) -> Result<Stored, Failure> {
-        let (offset, interval) = (
-            self.group.query_offset(self.settings),
-            self.group.schedule.interval(),
-        );
+        let offset = self.group.query_offset(self.settings);
+        let interval = self.group.schedule.interval();
         let start = self.last - offset - interval * CONTINUED_INTERVALS;
         let range = TimeRange {
             start_ms: start.ms(),
@@ -208,24 +211,27 @@ impl Continuation<'_> {
     /// stops. Then alerts fire longer, and their annotations are empty until they match.
     fn recall(&self, rule: &Rule, alerting: &Alerting, alerts: &mut Alerts) {
         let keep_firing_for = duration(alerting.keep_firing_for_ms);
-        let (mut tick, interval) = (self.newest, self.group.schedule.interval());
+        let mut tick = self.newest;
+        let interval = self.group.schedule.interval();
         let mut left: BTreeMap<&Labels, &mut Alert> = alerts
             .iter_mut()
             .filter(|(_, alert)| alert.state == AlertState::Firing)
             .collect();
-        let is_stopping = || self.group.is_stopped() || self.storage.is_stopping();
-        while !left.is_empty() && Instant::now() < self.deadline && !is_stopping() {
+        while !left.is_empty() && Instant::now() < self.deadline {
+            if self.group.is_stopped() || self.storage.is_stopping() {
+                return;
+            }
             let Ok(matched) = self.matched(rule, alerting, tick) else {
                 return;
             };
             left.retain(|labels, alert| match matched.get(*labels) {
                 Some(found) => {
-                    (alert.annotations, alert.value) =
-                        (Arc::clone(&found.annotations), found.value);
+                    alert.annotations = Arc::clone(&found.annotations);
+                    alert.value = found.value;
                     false
                 }
                 None => {
-                    alert.keep_firing_since = Some(tick).filter(|_| !keep_firing_for.is_zero());
+                    alert.keep_firing_since = (!keep_firing_for.is_zero()).then_some(tick);
                     true
                 }
             });
@@ -245,7 +251,7 @@ impl Continuation<'_> {
             ..
         } = self;
         let offset = group.query_offset(settings);
-        let run = Run {
+        let evaluation = GroupEvaluation {
             group,
             tick,
             offset,
@@ -255,16 +261,17 @@ impl Continuation<'_> {
             settings,
         };
         let _background = storage.start_background();
-        let answer = storage.query(&group.of(&rule.definition.name), &run.query(rule))?;
-        run.with_templates(rule, alerting, |evaluation| {
-            evaluation.matched(&answer.samples)
-        })
+        let rule_ref = group.rule_ref(&rule.definition.name);
+        let answer = storage.query(&rule_ref, &evaluation.query(rule))?;
+        evaluation.with_templates(rule, alerting, |alerts| alerts.matched(&answer.samples))
     }
 }
 
 /// Returns `true` if a series passes all matchers of a rule.
 fn is_any(rules: &[Vec<Matcher>], series: &Labels) -> bool {
-    let passes =
-        |matcher: &Matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default());
-    rules.iter().any(|matchers| matchers.iter().all(passes))
+    rules.iter().any(|matchers| {
+        matchers
+            .iter()
+            .all(|matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default()))
+    })
 }

@@ -32,29 +32,35 @@ pub(super) fn print_alerts(alerts: &[AlertTexts]) -> String {
     if alerts.is_empty() {
         return "[]".to_owned();
     }
-    let print = |(i, alert): (usize, &AlertTexts)| {
-        let texts = format!(
-            "\nLabels:{}\nAnnotations:{}",
-            print_texts(&alert.labels),
-            print_texts(&alert.annotations)
-        );
-        format!("{i}:{}", indented(&texts, "  "))
-    };
-    let alerts: Vec<_> = alerts.iter().enumerate().map(print).collect();
+    let alerts: Vec<_> = alerts
+        .iter()
+        .enumerate()
+        .map(|(i, alert)| {
+            let texts = format!(
+                "\nLabels:{}\nAnnotations:{}",
+                print_texts(&alert.labels),
+                print_texts(&alert.annotations)
+            );
+            format!("{i}:{}", indented(&texts, "  "))
+        })
+        .collect();
     format!("[\n{}\n]", alerts.join(",\n"))
 }
 
 fn print_texts(texts: &Texts) -> String {
-    let pair = |(name, text): (&String, &String)| {
-        if is_legacy_name(name) {
-            format!("{name}={}", quoted(text))
-        } else {
-            format!("{}={}", quoted(name), quoted(text))
-        }
-    };
     format!(
         "{{{}}}",
-        texts.iter().map(pair).collect::<Vec<_>>().join(", ")
+        texts
+            .iter()
+            .map(|(name, text)| {
+                if is_legacy_name(name) {
+                    format!("{name}={}", quoted(text))
+                } else {
+                    format!("{}={}", quoted(name), quoted(text))
+                }
+            })
+            .collect::<Vec<_>>()
+            .join(", ")
     )
 }
 
@@ -65,7 +71,8 @@ pub(super) fn indented(text: &str, indent: &str) -> String {
 
 /// Returns the lines that only one of two texts has, with `-` and `+`.
 pub(super) fn print_difference(expected: &str, found: &str) -> String {
-    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    let expected: Vec<_> = expected.lines().collect();
+    let found: Vec<_> = found.lines().collect();
     let missing = expected
         .iter()
         .filter(|line| !found.contains(line))
@@ -140,12 +147,12 @@ pub(super) fn sort(samples: &mut [ParsedSample]) {
 
 /// Returns `true` if the samples are the same. With `is_fuzzy`, values may be neighboring floats.
 pub(super) fn are_equal(expected: &[ParsedSample], found: &[ParsedSample], is_fuzzy: bool) -> bool {
-    let is_equal = |(a, b): (&ParsedSample, &ParsedSample)| {
-        let neighbors =
-            is_fuzzy && (a.value.next_up() == b.value || a.value.next_down() == b.value);
-        a.labels == b.labels && a.histogram == b.histogram && (a.value == b.value || neighbors)
-    };
-    expected.len() == found.len() && expected.iter().zip(found).all(is_equal)
+    expected.len() == found.len()
+        && expected.iter().zip(found).all(|(a, b)| {
+            let neighbors =
+                is_fuzzy && (a.value.next_up() == b.value || a.value.next_down() == b.value);
+            a.labels == b.labels && a.histogram == b.histogram && (a.value == b.value || neighbors)
+        })
 }
 
 /// Returns the samples as promtool prints them.
@@ -153,13 +160,16 @@ pub(super) fn print_samples(samples: &[ParsedSample]) -> String {
     if samples.is_empty() {
         return "nil".to_owned();
     }
-    let print = |sample: &ParsedSample| match sample.histogram.as_str() {
-        "" => format!(
-            "{} {}",
-            sample.labels,
-            scientific(sample.value).replace('e', "E")
-        ),
-        histogram => format!("{} {histogram}", sample.labels),
-    };
-    samples.iter().map(print).collect::<Vec<_>>().join(", ")
+    samples
+        .iter()
+        .map(|sample| match sample.histogram.as_str() {
+            "" => format!(
+                "{} {}",
+                sample.labels,
+                scientific(sample.value).replace('e', "E")
+            ),
+            histogram => format!("{} {histogram}", sample.labels),
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -29,9 +29,9 @@ impl Literal {
             ResetHint::Unknown | ResetHint::NoReset
         ) {
             let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
-            let continues =
-                |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
-            let known = if counter.is_some_and(continues) {
+            let known = if counter.is_some_and(|before| {
+                FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before))
+            }) {
                 ResetHint::NoReset
             } else {
                 ResetHint::Unknown
@@ -57,7 +57,8 @@ struct Fields {
 impl Literal {
     /// Parses a literal after its opening braces. The histogram may be invalid.
     pub(super) fn parse(scanner: &mut Scanner<'_>) -> Result<Self, String> {
-        let (mut fields, mut seen) = (Fields::default(), BTreeSet::new());
+        let mut fields = Fields::default();
+        let mut seen = BTreeSet::new();
         let mut is_separate = !scanner.eat_spaces();
         while !scanner.eat("}}") {
             if !is_separate {

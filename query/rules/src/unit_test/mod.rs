@@ -21,7 +21,7 @@ use varve_promql::Features;
 use varve_tsdb::Db;
 
 pub use document::TestFile;
-use document::{AlertTest, ExpectedAlert, ExpectedSample, ExprTest, TestGroup};
+use document::{AlertTest, ExpectedSample, ExprTest, TestGroup};
 
 /// Options of [`TestFile::run`].
 pub struct Settings<'a> {
@@ -75,35 +75,33 @@ impl TestFile {
         } else {
             self.evaluation_interval
         };
-        let is_selected = |group: &&TestGroup| (settings.selects)(&group.name);
-        let results = self
-            .tests
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| is_selected(group))
-            .map(|(i, group)| {
-                let name = if group.name.is_empty() {
-                    format!("unnamed#{i}")
-                } else {
-                    group.name.clone()
-                };
-                let context = test_run::Context {
-                    order: &order,
-                    interval_ms,
-                    is_fuzzy: self.fuzzy_compare,
-                    rule_files,
-                    settings,
-                };
-                let (failures, dump) = match test_run::run(group, &context) {
-                    Ok(outcome) => outcome,
-                    Err(failures) => (failures, None),
-                };
-                TestResult {
-                    name,
-                    failures,
-                    dump,
-                }
+        let context = test_run::Context {
+            order: &order,
+            interval_ms,
+            is_fuzzy: self.fuzzy_compare,
+            rule_files,
+            settings,
+        };
+        let mut results = Vec::new();
+        for (i, group) in self.tests.iter().enumerate() {
+            if !(settings.selects)(&group.name) {
+                continue;
+            }
+            let name = if group.name.is_empty() {
+                format!("unnamed#{i}")
+            } else {
+                group.name.clone()
+            };
+            let (failures, dump) = match test_run::run(group, &context) {
+                Ok(outcome) => outcome,
+                Err(failures) => (failures, None),
+            };
+            results.push(TestResult {
+                name,
+                failures,
+                dump,
             });
-        Ok(results.collect())
+        }
+        Ok(results)
     }
 }

@@ -47,13 +47,17 @@ impl<'t> Scanner<'t> {
 
     /// Reads letters and underscores.
     pub(super) fn letters(&mut self) -> &'t str {
-        let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
-        self.take(self.0.find(|c| !is_letter(c)).unwrap_or(self.0.len()))
+        let end = self.0.find(|c: char| !c.is_ascii_alphabetic() && c != '_');
+        self.take(end.unwrap_or(self.0.len()))
     }
 
     /// Reads `x` and a number of repetitions, if the text begins with `x`.
     pub(super) fn repetitions(&mut self) -> Result<Option<usize>, String> {
-        self.eat("x").then(|| self.unsigned()).transpose()
+        if self.eat("x") {
+            Ok(Some(self.unsigned()?))
+        } else {
+            Ok(None)
+        }
     }
 
     /// Reads an integer without `+`.
@@ -126,8 +130,10 @@ impl<'t> Scanner<'t> {
 
     /// Returns the letters, digits, underscores and colons at the start of the text.
     fn word(&self) -> &'t str {
-        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '.');
-        &self.0[..self.0.find(|c| !is_part(c)).unwrap_or(self.0.len())]
+        let end = self
+            .0
+            .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | ':' | '.'));
+        &self.0[..end.unwrap_or(self.0.len())]
     }
 
     fn take(&mut self, len: usize) -> &'t str {

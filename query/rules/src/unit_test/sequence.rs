@@ -44,7 +44,8 @@ pub fn parse_series(text: &str) -> Result<(Labels, Sequence), String> {
 /// # Errors
 /// The first invalid value.
 pub fn parse(text: &str) -> Result<Sequence, String> {
-    let (mut sequence, mut scanner) = (Sequence::default(), Scanner::new(text));
+    let mut sequence = Sequence::default();
+    let mut scanner = Scanner::new(text);
     while !scanner.is_at_end() {
         if !scanner.eat_spaces() {
             return Err(scanner.unexpected("a space"));
@@ -72,15 +73,18 @@ impl Sequence {
         } else {
             scanner.signed_number()?
         };
-        let step = scanner
-            .is_signed()
-            .then(|| scanner.signed_number())
-            .transpose()?;
+        let step = if scanner.is_signed() {
+            Some(scanner.signed_number()?)
+        } else {
+            None
+        };
         let n = n_values(scanner, step.is_some())?;
         self.extend(n, || {
             let item = Item::Float(value);
             // Without a step the value keeps its bits: it may be a staleness marker.
-            step.into_iter().for_each(|step| value += step);
+            if let Some(step) = step {
+                value += step;
+            }
             Ok(Some(item))
         })
     }
@@ -89,16 +93,16 @@ impl Sequence {
     fn push_histograms(&mut self, scanner: &mut Scanner<'_>) -> Result<(), String> {
         let first = Literal::parse(scanner)?;
         let plus = scanner.eat("+");
-        let step = match plus || scanner.eat("-") {
-            true if scanner.eat("{{") => Some(Literal::parse(scanner)?),
-            true => return Err(scanner.unexpected("{{")),
-            false => None,
+        let step = if !plus && !scanner.eat("-") {
+            None
+        } else if scanner.eat("{{") {
+            Some(Literal::parse(scanner)?)
+        } else {
+            return Err(scanner.unexpected("{{"));
         };
         let n = n_values(scanner, step.is_some())?;
-        let (from, to) = (
-            first.histogram.schema,
-            step.as_ref().map_or(i8::MAX, |step| step.histogram.schema),
-        );
+        let from = first.histogram.schema;
+        let to = step.as_ref().map_or(i8::MAX, |step| step.histogram.schema);
         if from > to && n > 1 {
             return Err(format!(
                 "error combining histograms: cannot merge from schema {to} to {from}"
@@ -106,9 +110,10 @@ impl Sequence {
         }
         let has_hint = step.as_ref().map_or(first.has_hint, |step| step.has_hint);
         let step = step.map(|step| FloatHistogram::from(&step.histogram));
-        let (mut value, mut is_first) = (FloatHistogram::from(&first.histogram), true);
+        let mut value = FloatHistogram::from(&first.histogram);
+        let mut is_first = true;
         self.extend(n, || {
-            if let Some(step) = step.as_ref().filter(|_| !is_first) {
+            if !is_first && let Some(step) = &step {
                 let combined = if plus {
                     value.add(step)
                 } else {

@@ -129,34 +129,18 @@ impl Storage for Store {
         })
     }
 
-    fn append(
-        &self,
-        _from: &RuleRef<'_>,
-        _kind: OutputKind,
-        samples: &[Output],
-    ) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
         let mut batch = WriteBatch::default();
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
-        for (
-            idx,
-            Output {
-                labels,
-                sample,
-                histogram,
-            },
-        ) in (0..).zip(samples)
-        {
-            let handle = self.db.series(labels).map_err(failed)?;
-            match histogram {
+        for (idx, output) in (0..).zip(samples) {
+            let handle = self.db.series(&output.labels).map_err(failed)?;
+            let sample = output.sample;
+            match &output.histogram {
                 Some(histogram) => {
-                    batch.push_histogram(
-                        handle,
-                        sample.timestamp_ms,
-                        Arc::new(histogram.to_stored()),
-                        idx,
-                    );
+                    let histogram = Arc::new(histogram.to_stored());
+                    batch.push_histogram(handle, sample.timestamp_ms, histogram, idx);
                 }
-                None => batch.push(handle, *sample, idx),
+                None => batch.push(handle, sample, idx),
             }
         }
         self.db.append(&mut batch).map_err(failed)?;

@@ -34,6 +34,9 @@ pub(super) struct Context<'a> {
 /// The year 1.
 const NO_TIME_MS: i64 = -62_135_596_800_000;
 
+/// promtool's lookback delta.
+const LOOKBACK_DELTA_MS: i64 = 300_000;
+
 /// Maximum number of evaluations of a test group.
 const EVALUATIONS_MAX: i64 = 10_000_000;
 
@@ -45,19 +48,24 @@ pub(super) fn run(
     test: &TestGroup,
     context: &Context<'_>,
 ) -> Result<(Vec<String>, Option<String>), Vec<String>> {
-    let mut run = Run::new(test, context)?;
+    let mut test_run = TestRun::new(test, context)?;
     let mut failures = Vec::new();
-    run.evaluate_rules(&mut failures)?;
+    test_run.evaluate_rules(&mut failures)?;
     failures.extend(
         test.promql_expr_test
             .iter()
-            .filter_map(|test| run.check_expr(test).err()),
+            .filter_map(|test| test_run.check_expr(test).err()),
     );
-    let dump = context.settings.debug.then(|| run.dump());
+    let dump = if context.settings.debug {
+        Some(test_run.dump())
+    } else {
+        None
+    };
     Ok((failures, dump))
 }
 
-struct Run<'a> {
+/// The run of one test group.
+struct TestRun<'a> {
     test: &'a TestGroup,
     context: &'a Context<'a>,
     store: Store,
@@ -66,7 +74,7 @@ struct Run<'a> {
     start_ms: i64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TestRun<'a> {
     fn new(test: &'a TestGroup, context: &'a Context<'a>) -> Result<Self, Vec<String>> {
         let one = |error: String| vec![error];
         let interval_ms = if test.interval == 0 {
@@ -83,10 +91,12 @@ impl<'a> Run<'a> {
         let series = inputs(test).map_err(one)?;
         let features = context.settings.features;
         let engine = Engine::new(EngineOptions {
+            lookback_delta_ms: LOOKBACK_DELTA_MS,
             samples_max: usize::MAX,
             subquery_step_ms: context.interval_ms,
+            parallelism: 1,
+            cache_size: 0,
             features,
-            ..EngineOptions::default()
         });
         let db = (context.settings.open)().map_err(one)?;
         let settings = group::Settings {
@@ -211,15 +221,18 @@ impl<'a> Run<'a> {
                 annotations: (*alert.annotations).clone(),
             })
             .collect();
-        let expect = |alert: &super::ExpectedAlert| {
-            let mut labels = alert.exp_labels.clone();
-            labels.insert(ALERT_NAME.to_owned(), test.alertname.clone());
-            AlertTexts {
-                labels,
-                annotations: alert.exp_annotations.clone(),
-            }
-        };
-        let mut expected: Vec<_> = test.exp_alerts.iter().map(expect).collect();
+        let mut expected: Vec<_> = test
+            .exp_alerts
+            .iter()
+            .map(|alert| {
+                let mut labels = alert.exp_labels.clone();
+                labels.insert(ALERT_NAME.to_owned(), test.alertname.clone());
+                AlertTexts {
+                    labels,
+                    annotations: alert.exp_annotations.clone(),
+                }
+            })
+            .collect();
         found.sort();
         expected.sort();
         if found == expected {
@@ -232,29 +245,26 @@ impl<'a> Run<'a> {
         };
         let [expected, found] = [print_alerts(&expected), print_alerts(&found)]
             .map(|text| indented(&text, "            "));
-        let place = format!(
+        let heading = format!(
             "{name}    alertname: {}, time: {}, \n",
             test.alertname,
             print_duration(test.eval_time)
         );
         Err(if self.context.settings.diff {
-            place
-                + &format!(
-                    "        diff: {}",
-                    indented(&print_difference(&expected, &found), "            ")
-                )
+            let difference = indented(&print_difference(&expected, &found), "            ");
+            format!("{heading}        diff: {difference}")
         } else {
-            place + &format!("        exp:{expected}, \n        got:{found}")
+            format!("{heading}        exp:{expected}, \n        got:{found}")
         })
     }
 
     fn check_expr(&self, test: &ExprTest) -> Result<(), String> {
-        let place = format!(
+        let heading = format!(
             "    expr: {}, time: {},",
             quoted(&test.expr),
             print_duration(test.eval_time)
         );
-        let failed = |error| format!("{place} err: {error}");
+        let failed = |error| format!("{heading} err: {error}");
         let found = self
             .store
             .evaluate(&test.expr, self.start_ms + test.eval_time)
@@ -273,7 +283,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         Err(format!(
-            "{place}\n        exp: {}\n        got: {}",
+            "{heading}\n        exp: {}\n        got: {}",
             print_samples(&expected),
             print_samples(&found)
         ))
@@ -316,21 +326,20 @@ fn inputs(test: &TestGroup) -> Result<Vec<Input>, String> {
         .split('\n')
         .map(str::trim)
         .take_while(|line| !line.is_empty() && !line.starts_with('#'));
-    let input = |line| {
-        let (labels, sequence) =
-            sequence::parse_series(line).map_err(|error| format!("{line}: {error}"))?;
-        Ok((
-            labels.clone(),
-            Input {
-                labels,
-                sequence,
-                next: 0,
-                last: None,
-            },
-        ))
-    };
     let inputs = lines
-        .map(input)
+        .map(|line| {
+            let (labels, sequence) =
+                sequence::parse_series(line).map_err(|error| format!("{line}: {error}"))?;
+            Ok((
+                labels.clone(),
+                Input {
+                    labels,
+                    sequence,
+                    next: 0,
+                    last: None,
+                },
+            ))
+        })
         .collect::<Result<BTreeMap<_, _>, String>>()?;
     Ok(inputs.into_values().collect())
 }

@@ -424,12 +424,7 @@ impl Storage for History<'_> {
         })
     }
 
-    fn append(
-        &self,
-        _: &RuleRef<'_>,
-        _: OutputKind,
-        _: &[Output],
-    ) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _: OutputKind, _: &[Output]) -> Result<Vec<Rejected>, Failure> {
         Ok(Vec::new())
     }
 

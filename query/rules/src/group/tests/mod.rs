@@ -155,12 +155,7 @@ impl Storage for Fake {
         })
     }
 
-    fn append(
-        &self,
-        _: &RuleRef<'_>,
-        _: OutputKind,
-        samples: &[Output],
-    ) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
         let denied = self.rejected.lock();
         let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
         let stored = samples.iter().filter(|output| !is_denied(output));

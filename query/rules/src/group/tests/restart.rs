@@ -355,7 +355,7 @@ fn at(minute: i64) -> Time {
     Time::from_seconds(T0 + minute * MINUTE)
 }
 
-/// A restart began `keep_firing_for` anew.
+/// After a restart, `keep_firing_for` was counted from the start again.
 #[test]
 fn an_alert_keeps_firing_until_its_deadline_before_the_restart() {
     for newest in 3..9 {
