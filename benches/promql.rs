@@ -45,13 +45,22 @@ fn filled(dir: &std::path::Path) -> Db {
     db
 }
 
+/// Returns options of an engine without worker threads and optional features.
+fn options(cache_size: usize) -> EngineOptions {
+    EngineOptions {
+        lookback_delta_ms: 300_000,
+        samples_max: usize::MAX,
+        subquery_step_ms: 60_000,
+        parallelism: 1,
+        cache_size,
+        features: Features::default(),
+    }
+}
+
 fn evaluate(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = filled(dir.path());
-    let engine = Engine::new(EngineOptions {
-        samples_max: usize::MAX,
-        ..EngineOptions::default()
-    });
+    let engine = Engine::new(options(0));
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
 
     let mut group = c.benchmark_group("evaluate");
@@ -131,12 +140,7 @@ fn evaluate(c: &mut Criterion) {
 fn cached(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = filled(dir.path());
-    let options = EngineOptions {
-        samples_max: usize::MAX,
-        cache_size: 64 << 20,
-        ..EngineOptions::default()
-    };
-    let engine = Engine::new(options);
+    let engine = Engine::new(options(64 << 20));
     let ctx = ReadContext::unbounded();
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
     let times = Steps::range(end_ms - 59 * 30_000, end_ms, 30_000);
@@ -187,10 +191,7 @@ fn cached(c: &mut Criterion) {
 fn deadline(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = filled(dir.path());
-    let engine = Engine::new(EngineOptions {
-        samples_max: usize::MAX,
-        ..EngineOptions::default()
-    });
+    let engine = Engine::new(options(0));
     let start_ms = common::START_MS;
     let end_ms = common::START_MS + N_STEPS * common::STEP_MS;
     let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);

@@ -45,7 +45,8 @@ impl Civil {
         ]
         .map(|n| n as i64);
         // Years are counted from March, so that a leap day is the last day of its year.
-        let (era, day_of_era) = (days / ERA_DAYS - FIRST_ERA, days % ERA_DAYS);
+        let era = days / ERA_DAYS - FIRST_ERA;
+        let day_of_era = days % ERA_DAYS;
         let year_of_era =
             (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_march_year =

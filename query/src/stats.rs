@@ -6,7 +6,6 @@
 use std::time::{Duration, Instant};
 
 use crate::eval::Evaluator;
-use crate::eval::sample_stats::SampleCount;
 use crate::plan::{Plan, describe};
 use crate::steps::Steps;
 
@@ -145,19 +144,24 @@ impl QueryStats {
         per_step: bool,
     ) -> Self {
         timings.evaluated();
-        let (counts, total) = (&evaluator.sample_stats, evaluator.sample_stats.total());
-        let step_samples = |(step, count): (usize, &SampleCount)| StepSamples {
-            timestamp_ms: steps.time_ms(step),
-            queryable: count.queryable,
-            read: count.read,
-        };
-        let steps = counts.steps().iter().enumerate().map(step_samples);
+        let counts = &evaluator.sample_stats;
+        let total = evaluator.sample_stats.total();
+        let mut step_samples = Vec::new();
+        if per_step {
+            for (step, count) in counts.steps().iter().enumerate() {
+                step_samples.push(StepSamples {
+                    timestamp_ms: steps.time_ms(step),
+                    queryable: count.queryable,
+                    read: count.read,
+                });
+            }
+        }
         let samples = SampleStats {
             queryable: total.queryable,
             read: total.read,
             series: counts.n_series(),
             peak: evaluator.peak_samples(),
-            steps: steps.take_while(|_| per_step).collect(),
+            steps: step_samples,
         };
         let mut operators = Vec::new();
         add_operators(plan, 0, evaluator, &mut operators);
@@ -186,7 +190,7 @@ fn add_operators(
         bytes: profile.size,
         time: profile.time,
     });
-    plan.children()
-        .into_iter()
-        .for_each(|child| add_operators(child, depth + 1, evaluator, operators));
+    for child in plan.children() {
+        add_operators(child, depth + 1, evaluator, operators);
+    }
 }

@@ -44,7 +44,8 @@ pub struct SelectorUse {
 /// Returns the usage of each selector of an expression, including repeated ones.
 #[must_use]
 pub fn of(expr: &Expr) -> Vec<SelectorUse> {
-    let (mut found, mut pending) = (Vec::new(), vec![(expr, LabelSet::all())]);
+    let mut found = Vec::new();
+    let mut pending = vec![(expr, LabelSet::all())];
     while let Some((expr, used)) = pending.pop() {
         visit(expr, used, &mut found, &mut pending);
     }
@@ -183,11 +184,12 @@ fn used_by_call(call: &Call, used: LabelSet) -> LabelSet {
 
 /// Returns the label names given by the arguments at `positions`.
 fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
-    let name = |position: &usize| match &call.args.get(*position)?.kind {
-        ExprKind::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        _ => None,
-    };
-    LabelSet::only(&Vec::from_iter(positions.iter().filter_map(name)))
+    LabelSet::only(&Vec::from_iter(positions.iter().filter_map(|position| {
+        match &call.args.get(*position)?.kind {
+            ExprKind::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        }
+    })))
 }
 
 /// Visits a call of `info`, which joins on fixed labels. Its second argument is not an independent

@@ -48,10 +48,12 @@ pub(super) fn run(text: &str, mode: Mode) -> Outcome {
     };
     let mut runner = Runner {
         engine: Engine::new(EngineOptions {
+            lookback_delta_ms: 300_000,
             samples_max: 10_000,
+            subquery_step_ms: 60_000,
             parallelism: 3,
+            cache_size: 0,
             features,
-            ..EngineOptions::default()
         }),
         store: Store::open(),
     };

@@ -11,7 +11,7 @@ use crate::plan::{Call, Plan, PlanKind, Selector, Shift};
 
 /// The samples that a query depends on.
 #[derive(Debug)]
-pub(super) struct Dependencies {
+pub(crate) struct Dependencies {
     pub(super) samples: Vec<SampleWindow>,
     /// Each step can be computed without the others.
     pub(super) are_steps_independent: bool,
@@ -103,7 +103,7 @@ impl Dependencies {
     /// Returns the dependencies of a query, or `None` if its result cannot be cached: it depends on
     /// no samples, or on samples that its selectors do not determine. `expr` is the expression of
     /// `plan`. `step_ms` is 0 for an instant query.
-    pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings, step_ms: i64) -> Option<Self> {
+    pub(crate) fn of(expr: &Expr, plan: &Plan, settings: &Settings, step_ms: i64) -> Option<Self> {
         let mut samples = Vec::new();
         visit(plan, WindowTimes::STEP, settings, &mut samples)?;
         if samples.is_empty() {
@@ -111,9 +111,9 @@ impl Dependencies {
         }
         let evaluates_gaps = evaluates_gaps(plan, step_ms, settings.subquery_step_ms);
         if evaluates_gaps {
-            samples
-                .iter_mut()
-                .for_each(|window| window.times = window.times.without_gaps(step_ms));
+            for window in &mut samples {
+                window.times = window.times.without_gaps(step_ms);
+            }
         }
         samples.sort_unstable();
         samples.dedup();
@@ -137,17 +137,13 @@ fn visit(
     settings: &Settings,
     found: &mut Vec<SampleWindow>,
 ) -> Option<()> {
-    // Without buckets, resets are detected between all samples of the query, and warnings depend on
-    // them.
-    let is_known = |selector: &Selector| !selector.skip_buckets;
     match &plan.kind {
-        PlanKind::Selector(selector) if is_known(selector) => {
-            read(selector, settings.lookback_ms, times, found)
-        }
-        PlanKind::Range(range) if is_known(&range.selector) => {
-            read(&range.selector, range.range_ms, times, found)
-        }
-        PlanKind::Selector(_) | PlanKind::Range(_) => None,
+        // Without buckets, resets are detected between all samples of the query, and warnings
+        // depend on them.
+        PlanKind::Selector(selector) if selector.skip_buckets => None,
+        PlanKind::Range(range) if range.selector.skip_buckets => None,
+        PlanKind::Selector(selector) => read(selector, settings.lookback_ms, times, found),
+        PlanKind::Range(range) => read(&range.selector, range.range_ms, times, found),
         PlanKind::Subquery(subquery) => visit(
             &subquery.expr,
             times.shifted(subquery.shift).with_range(subquery.range_ms),
@@ -222,23 +218,25 @@ fn evaluates_gaps(plan: &Plan, step_ms: i64, default_step_ms: i64) -> bool {
 /// Returns `true` if an expression may depend on the start or the end of the query. `step()` is 0
 /// if they are equal.
 fn depends_on_range(expr: &Expr) -> bool {
-    let is_end = |at: &Option<At>| matches!(at, Some(At::Start | At::End));
-    let is_computed = |duration: &Option<Duration>| duration.as_ref().is_some_and(is_computed);
     let depends = match &expr.kind {
-        ExprKind::Vector(selector) => is_end(&selector.at) || is_computed(&selector.offset),
-        ExprKind::Matrix(matrix) => is_computed(&Some(matrix.range.clone())),
+        ExprKind::Vector(selector) => {
+            is_edge(selector.at) || selector.offset.as_ref().is_some_and(is_computed)
+        }
+        ExprKind::Matrix(matrix) => is_computed(&matrix.range),
         ExprKind::Subquery(subquery) => {
-            let durations = [
-                &Some(subquery.range.clone()),
-                &subquery.step,
-                &subquery.offset,
-            ];
-            is_end(&subquery.at) || durations.into_iter().any(is_computed)
+            is_edge(subquery.at)
+                || is_computed(&subquery.range)
+                || subquery.step.as_ref().is_some_and(is_computed)
+                || subquery.offset.as_ref().is_some_and(is_computed)
         }
         ExprKind::Call(call) => matches!(call.function.name, "start" | "end" | "range" | "step"),
         _ => false,
     };
     depends || expr.children().into_iter().any(depends_on_range)
+}
+
+fn is_edge(at: Option<At>) -> bool {
+    matches!(at, Some(At::Start | At::End))
 }
 
 /// Returns `true` for a duration that is neither a literal nor a negated literal.

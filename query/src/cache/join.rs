@@ -1,6 +1,7 @@
 //! Joining cached and newly evaluated steps of a range query.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use varve_context::{Charge, QueryContext, scheduler};
@@ -8,40 +9,40 @@ use varve_context::{Charge, QueryContext, scheduler};
 use crate::error::Result;
 use crate::value::MatrixSeries;
 
-/// Returns the series of `cached`, cut to the times from `start_ms` to `end_ms` (excluded), each
-/// joined with its points in `fresh`. Both ascend by labels, and `fresh` starts at `end_ms` or
-/// later. Charges the result.
+/// Returns the series of `cached`, cut to `times`, each joined with its points in `fresh`. Both
+/// ascend by labels, and `fresh` starts at the end of `times` or later. Charges the result.
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit.
 pub(super) fn join(
     ctx: &QueryContext,
     cached: &[Arc<MatrixSeries>],
-    (start_ms, end_ms): (i64, i64),
+    times: Range<i64>,
     fresh: Vec<Arc<MatrixSeries>>,
     charge: &mut Charge,
 ) -> Result<Vec<Arc<MatrixSeries>>> {
     let mut joined = Vec::with_capacity(cached.len().max(fresh.len()));
-    let (mut cached, mut fresh) = (cached.iter().peekable(), fresh.into_iter().peekable());
+    let mut cached = cached.iter().peekable();
+    let mut fresh = fresh.into_iter().peekable();
     loop {
         scheduler::pause();
         ctx.check()?;
-        let (old, new) = match (cached.peek(), fresh.peek()) {
+        // The labels of the cached series compared with those of the fresh one; a side that has
+        // ended is after all others.
+        let order = match (cached.peek(), fresh.peek()) {
             (None, None) => return Ok(joined),
-            (Some(_), None) => (cached.next(), None),
-            (None, Some(_)) => (None, fresh.next()),
-            (Some(old), Some(new)) => match old.labels.cmp(&new.labels) {
-                Ordering::Less => (cached.next(), None),
-                Ordering::Equal => (cached.next(), fresh.next()),
-                Ordering::Greater => (None, fresh.next()),
-            },
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.labels.cmp(&new.labels),
         };
-        let series = match (old, new) {
-            (Some(old), new) => Some(followed(old, (start_ms, end_ms), new)),
-            (None, new) => new,
+        let old = if order.is_le() { cached.next() } else { None };
+        let new = if order.is_ge() { fresh.next() } else { None };
+        let series = match old {
+            Some(old) => Some(followed(old, &times, new)),
+            None => new,
         };
-        if let Some(series) =
-            series.filter(|series| !series.points.is_empty() || !series.histograms.is_empty())
+        if let Some(series) = series
+            && !(series.points.is_empty() && series.histograms.is_empty())
         {
             charge.grow(series.size())?;
             joined.push(series);
@@ -52,34 +53,34 @@ pub(super) fn join(
 /// Returns the points of a series in a range of times, followed by those of `fresh`.
 fn followed(
     cached: &Arc<MatrixSeries>,
-    (start_ms, end_ms): (i64, i64),
+    times: &Range<i64>,
     fresh: Option<Arc<MatrixSeries>>,
 ) -> Arc<MatrixSeries> {
-    let MatrixSeries {
-        labels,
-        points,
-        histograms,
-    } = &**cached;
-    let start = points.partition_point(|point| point.timestamp_ms < start_ms);
-    let end = points
-        .partition_point(|point| point.timestamp_ms < end_ms)
-        .max(start);
-    let first = histograms.partition_point(|point| point.timestamp_ms < start_ms);
-    let last = histograms
-        .partition_point(|point| point.timestamp_ms < end_ms)
-        .max(first);
-    let (old, old_histograms) = (&points[start..end], &histograms[first..last]);
-    // Fast path: all points of the series, and no others.
-    if fresh.is_none() && old.len() == points.len() && old_histograms.len() == histograms.len() {
-        return Arc::clone(cached);
-    }
-    let (new, new_histograms) = fresh
-        .as_ref()
-        .map_or((&[][..], &[][..]), |new| (&*new.points, &*new.histograms));
+    let points = &cached.points;
+    let start = points.partition_point(|point| point.timestamp_ms < times.start);
+    let end = points.partition_point(|point| point.timestamp_ms < times.end);
+    let old_points = &points[start..end.max(start)];
+
+    let histograms = &cached.histograms;
+    let start = histograms.partition_point(|point| point.timestamp_ms < times.start);
+    let end = histograms.partition_point(|point| point.timestamp_ms < times.end);
+    let old_histograms = &histograms[start..end.max(start)];
+
+    let Some(fresh) = fresh else {
+        // Fast path: all points of the series, and no others.
+        if old_points.len() == points.len() && old_histograms.len() == histograms.len() {
+            return Arc::clone(cached);
+        }
+        return Arc::new(MatrixSeries {
+            labels: cached.labels.clone(),
+            points: old_points.to_vec(),
+            histograms: old_histograms.to_vec(),
+        });
+    };
     Arc::new(MatrixSeries {
-        labels: labels.clone(),
-        points: [old, new].concat(),
-        histograms: [old_histograms, new_histograms].concat(),
+        labels: cached.labels.clone(),
+        points: [old_points, &fresh.points].concat(),
+        histograms: [old_histograms, &fresh.histograms].concat(),
     })
 }
 
@@ -113,7 +114,7 @@ mod tests {
         let fresh = vec![series("a", &[4, 5]), series("c", &[5]), series("d", &[4])];
         let ctx = QueryContext::unbounded();
         let mut charge = ctx.charge();
-        let joined = join(&ctx, &cached, (2, 4), fresh, &mut charge).unwrap();
+        let joined = join(&ctx, &cached, 2..4, fresh, &mut charge).unwrap();
         let times = |series: &Arc<MatrixSeries>| {
             let times: Vec<_> = series
                 .points

@@ -2,33 +2,33 @@
 //! to them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use varve_context::Charge;
-use varve_model::TimeRange;
+use varve_model::{Matcher, TimeRange};
 use varve_promql::ast::Expr;
 use varve_promql::print;
 use varve_tsdb::changes::ReadVersion;
 use varve_tsdb::{Db, ReadContext};
 
 use super::dependencies::{Dependencies, WindowTimes};
-use super::{Counts, ENTRY_OVERHEAD, Entry, ResultCache, join};
+use super::join::join;
+use super::results::{ENTRY_OVERHEAD, Entry, ResultCache};
 use crate::annotations::Annotations;
 use crate::error::Result;
 use crate::eval::Settings;
-use crate::plan::Plan;
 use crate::steps::Steps;
 use crate::value::Value;
 
 /// A query that may be cached.
 #[derive(Debug)]
 pub(crate) struct CachedQuery<'a> {
-    cache: &'a ResultCache,
-    db: &'a Db,
-    query: &'a str,
-    key: Arc<str>,
-    steps: Steps,
-    dependencies: Dependencies,
+    pub(crate) cache: &'a ResultCache,
+    pub(crate) db: &'a Db,
+    /// The text of the query.
+    pub(crate) query: &'a str,
+    pub(crate) key: Arc<str>,
+    pub(crate) steps: Steps,
+    pub(crate) dependencies: Dependencies,
 }
 
 /// The cached part of a result.
@@ -41,77 +41,46 @@ pub(crate) struct Found {
     start_ms: i64,
 }
 
-impl<'a> CachedQuery<'a> {
-    /// Returns a query that may be cached, or `None` if its result cannot be.
-    ///
-    /// Everything that changes the result is part of the key: the expression, the settings, the
-    /// times, and the matchers of the tenant in `ctx`.
-    pub(crate) fn new(
-        cache: &'a ResultCache,
-        db: &'a Db,
-        ctx: &ReadContext,
-        query: &'a str,
-        (expr, plan): (&Expr, &Plan),
-        settings: &Settings,
-        steps: Steps,
-    ) -> Option<Self> {
-        if cache.size_max == 0 || steps.n_steps == 0 {
-            return None;
-        }
-        let step_ms = steps.step_ms;
-        let dependencies = Dependencies::of(expr, plan, settings, step_ms)?;
-        // Range queries share an entry if the time between their starts is a multiple of the step.
-        // Each instant has its own.
-        let phase_ms = if step_ms == 0 {
-            steps.start_ms
-        } else {
-            steps.start_ms.rem_euclid(step_ms)
-        };
-        let restriction: Vec<_> = ctx
-            .restriction()
-            .iter()
-            .map(|m| (m.name(), m.op(), m.value()))
-            .collect();
-        let key = format!(
-            "{step_ms} {phase_ms} {settings:?} {restriction:?} {}",
-            print(expr)
-        )
-        .into();
-        Some(Self {
-            cache,
-            db,
-            query,
-            key,
-            steps,
-            dependencies,
-        })
-    }
+/// Returns the key of a query. Everything that changes the result is part of it: the expression,
+/// the settings, the times, and the matchers of the tenant.
+pub(crate) fn key(
+    expr: &Expr,
+    settings: &Settings,
+    steps: Steps,
+    restriction: &[Matcher],
+) -> Arc<str> {
+    let step_ms = steps.step_ms;
+    // Range queries share an entry if the time between their starts is a multiple of the step.
+    // Each instant has its own.
+    let phase_ms = if step_ms == 0 {
+        steps.start_ms
+    } else {
+        steps.start_ms.rem_euclid(step_ms)
+    };
+    let restriction: Vec<_> = restriction
+        .iter()
+        .map(|matcher| (matcher.name(), matcher.op(), matcher.value()))
+        .collect();
+    format!(
+        "{step_ms} {phase_ms} {settings:?} {restriction:?} {}",
+        print(expr)
+    )
+    .into()
 }
 
 impl CachedQuery<'_> {
     /// Finds the leading steps of the query that are in the cache and valid.
     pub(crate) fn find(&self) -> Option<Found> {
-        let found = self
-            .cache
-            .get(&self.key)
-            .and_then(|entry| self.valid_part(entry));
-        let Counts {
-            n_hits,
-            n_partial_hits,
-            n_misses,
-            n_steps,
-        } = &self.cache.counts;
-        let n_found = found.as_ref().map_or(0, |found| found.n_steps);
-        let outcome = match n_found {
-            0 => n_misses,
-            n if n == self.steps.n_steps => n_hits,
-            _ => n_partial_hits,
+        let found = match self.cache.get(&self.key) {
+            Some(entry) => self.valid_part(entry),
+            None => None,
         };
-        outcome.fetch_add(1, Ordering::Relaxed);
-        n_steps.fetch_add(n_found as u64, Ordering::Relaxed);
+        let n_found = found.as_ref().map_or(0, |found| found.n_steps);
+        self.cache.note_lookup(n_found, self.steps.n_steps);
         found
     }
 
+    /// Returns the valid part of an entry, or `None` if no step of the query is in it.
     fn valid_part(&self, entry: Arc<Entry>) -> Option<Found> {
         let steps = self.steps;
         let is_annotated = !entry.annotations.is_empty();
@@ -119,16 +88,16 @@ impl CachedQuery<'_> {
         if is_annotated && &*entry.query != self.query {
             return None;
         }
-        if entry.steps == steps {
-            let n_valid = self.n_valid(entry.version, steps);
-            if n_valid == steps.n_steps {
-                return Some(Found {
-                    entry,
-                    n_steps: n_valid,
-                    start_ms: steps.start_ms,
-                });
-            }
+
+        // Fast path: the entry has the same steps, and no sample has changed.
+        if entry.steps == steps && self.n_valid(entry.version, steps) == steps.n_steps {
+            return Some(Found {
+                entry,
+                n_steps: steps.n_steps,
+                start_ms: steps.start_ms,
+            });
         }
+
         // An instant query has no part.
         if steps.is_instant()
             || !entry.is_divisible
@@ -141,25 +110,20 @@ impl CachedQuery<'_> {
         if cached.start_ms > steps.start_ms || cached.last_ms() < steps.start_ms {
             return None;
         }
+
         // Keeps earlier steps for queries of a longer range that share the entry.
-        let step_ms = steps.step_ms;
-        let first_ms = steps
-            .last_ms()
-            .saturating_sub(step_ms.saturating_mul(cached.n_steps as i64 - 1));
-        for start_ms in [
-            cached.start_ms.max(first_ms).min(steps.start_ms),
-            steps.start_ms,
-        ] {
+        let cached_length_ms = steps.step_ms.saturating_mul(cached.n_steps as i64 - 1);
+        let first_ms = steps.last_ms().saturating_sub(cached_length_ms);
+        let earlier_start_ms = cached.start_ms.max(first_ms).min(steps.start_ms);
+        for start_ms in [earlier_start_ms, steps.start_ms] {
             let last_ms = cached.last_ms().min(steps.last_ms());
-            let part = Steps::range(start_ms, last_ms, step_ms);
-            let n_before = ((steps.start_ms - start_ms) / step_ms) as usize;
-            let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
+            let part = Steps::range(start_ms, last_ms, steps.step_ms);
+            let n_before = ((steps.start_ms - start_ms) / steps.step_ms) as usize;
+            let mut n_steps = self.n_valid(entry.version, part).saturating_sub(n_before);
             // The last step is evaluated: if it has the annotation, the whole result has it.
-            let n_steps = if is_annotated {
-                n_valid.min(steps.n_steps - 1)
-            } else {
-                n_valid
-            };
+            if is_annotated {
+                n_steps = n_steps.min(steps.n_steps - 1);
+            }
             if n_steps > 0 {
                 return Some(Found {
                     entry,
@@ -183,12 +147,12 @@ impl CachedQuery<'_> {
                     before_ms,
                     after_ms,
                 } => (before_ms, after_ms),
-                WindowTimes::Fixed(range)
-                    if self.db.changes(version, window.names, range).is_empty() =>
-                {
-                    continue;
+                WindowTimes::Fixed(range) => {
+                    if self.db.changes(version, window.names, range).is_empty() {
+                        continue;
+                    }
+                    return 0;
                 }
-                WindowTimes::Fixed(_) => return 0,
             };
             let range = TimeRange {
                 start_ms: steps.start_ms.saturating_sub(before_ms),
@@ -199,9 +163,8 @@ impl CachedQuery<'_> {
                 // window also starts at the change or earlier. If it is not, no later step is.
                 let first_ms = changed.start_ms.saturating_sub(after_ms);
                 let elapsed_ms = first_ms.saturating_sub(steps.start_ms).max(0);
-                let step =
-                    usize::try_from(elapsed_ms / step_ms + i64::from(elapsed_ms % step_ms > 0));
-                if let Ok(step) = step
+                let step = elapsed_ms / step_ms + i64::from(elapsed_ms % step_ms > 0);
+                if let Ok(step) = usize::try_from(step)
                     && step < n_valid
                     && steps.time_ms(step).saturating_sub(before_ms) <= changed.end_ms
                 {
@@ -237,11 +200,11 @@ impl CachedQuery<'_> {
         found: &Found,
         charge: &mut Charge,
     ) -> Result<(Value, Annotations)> {
-        let Found { entry, .. } = found;
+        let entry = &found.entry;
         let value = match &entry.value {
             Value::Matrix(matrix) if entry.steps != self.steps => {
-                let times = (self.steps.start_ms, self.split_ms(found));
-                Value::Matrix(join::join(ctx, matrix, times, Vec::new(), charge)?)
+                let times = self.steps.start_ms..self.split_ms(found);
+                Value::Matrix(join(ctx, matrix, times, Vec::new(), charge)?)
             }
             value => {
                 charge.grow(value.size())?;
@@ -262,7 +225,8 @@ impl CachedQuery<'_> {
         ctx: &ReadContext,
         found: &Found,
         version: ReadVersion,
-        (fresh, annotations): (Value, &Annotations),
+        fresh: Value,
+        annotations: &Annotations,
         charge: &mut Charge,
     ) -> Result<Option<Value>> {
         let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else {
@@ -271,9 +235,10 @@ impl CachedQuery<'_> {
         if !annotations.allow_joins() || !annotations.are_equal(&found.entry.annotations) {
             return Ok(None);
         }
-        let times = (found.start_ms, self.split_ms(found));
         let mut joined_charge = ctx.charge();
-        let joined = join::join(ctx, cached, times, fresh, &mut joined_charge)?;
+        let times = found.start_ms..self.split_ms(found);
+        let joined = join(ctx, cached, times, fresh, &mut joined_charge)?;
+
         // The evaluation has ended, so it sees no change that is recorded after this check.
         if !self.is_still_valid(found) || self.db.has_name_labels() {
             return Ok(None);
@@ -283,6 +248,7 @@ impl CachedQuery<'_> {
             let steps = Steps::range(found.start_ms, self.steps.end_ms, self.steps.step_ms);
             self.insert(steps, version, joined.clone(), annotations.clone(), true);
         }
+
         // Fast path: the joined steps are those of the query.
         if found.start_ms == self.steps.start_ms {
             charge.absorb(joined_charge);
@@ -291,14 +257,9 @@ impl CachedQuery<'_> {
         let Value::Matrix(joined) = joined else {
             return Ok(None);
         };
-        let times = (self.steps.start_ms, i64::MAX);
-        Ok(Some(Value::Matrix(join::join(
-            ctx,
-            &joined,
-            times,
-            Vec::new(),
-            charge,
-        )?)))
+        let times = self.steps.start_ms..i64::MAX;
+        let cut = join(ctx, &joined, times, Vec::new(), charge)?;
+        Ok(Some(Value::Matrix(cut)))
     }
 
     /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found

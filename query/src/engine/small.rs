@@ -8,10 +8,9 @@
 //! bounds the time that such queries take.
 
 use varve_model::TimeRange;
-use varve_promql::ast::{Duration, ExprKind, VectorSelector};
+use varve_promql::ast::{Duration, Expr, ExprKind, VectorSelector};
 use varve_tsdb::{Db, ReadContext};
 
-use super::{Engine, ParsedQuery, Request, check_steps};
 use crate::steps::Steps;
 
 /// Maximum length of a small query in bytes.
@@ -29,68 +28,71 @@ const COST_MAX: u64 = 40_000;
 /// The cost of a series, besides its samples.
 const SERIES_COST: u64 = 300;
 
-impl Engine {
-    /// Returns `true` if a query is short and shallow, and has no string from which a large regular
-    /// expression could be compiled.
-    #[must_use]
-    pub fn is_small_text(query: &str) -> bool {
-        let (mut quote, mut n_punctuation) = (None, 0);
-        query.len() <= TEXT_MAX
-            && query.chars().all(|char| match quote {
-                Some(open) => {
-                    quote = quote.filter(|_| char != open);
-                    !matches!(char, '\\' | '(' | '[' | '{' | '?')
-                }
-                None => {
-                    quote = Some(char).filter(|char| matches!(char, '"' | '\'' | '`'));
-                    n_punctuation += usize::from(char.is_ascii_punctuation());
-                    // A comment may contain a single quote.
-                    n_punctuation <= PUNCTUATION_MAX && char != '#'
-                }
-            })
+/// Returns `true` if a query is short and shallow, and has no string from which a large regular
+/// expression could be compiled.
+pub(super) fn is_small_text(query: &str) -> bool {
+    if query.len() > TEXT_MAX {
+        return false;
     }
-
-    /// Returns `true` if the evaluation of a query takes about as long as waking another thread: it
-    /// has few expressions and steps, and no subquery, and its selectors read few series and
-    /// samples, and only from the heads. Looks up the number of series of each selector.
-    #[must_use]
-    pub fn is_small(
-        &self,
-        db: &Db,
-        ctx: &ReadContext,
-        parsed: &ParsedQuery,
-        request: &Request<'_>,
-    ) -> bool {
-        let steps = request.steps;
-        if check_steps(&parsed.expr, steps).is_err() {
-            return false;
-        }
-        let lookback_ms = self.settings(request).lookback_ms;
-        let (mut pending, mut n_exprs, mut cost) = (vec![(&parsed.expr, None)], 0, 0_u64);
-        while let Some((expr, window_ms)) = pending.pop() {
-            n_exprs += 1;
-            let window_ms = match &expr.kind {
-                ExprKind::Vector(selector) => {
-                    let selector_cost = cost_of(db, ctx, selector, steps, (window_ms, lookback_ms));
-                    cost = cost.saturating_add(selector_cost.unwrap_or(u64::MAX));
-                    None
-                }
-                ExprKind::Matrix(matrix) => match matrix.range {
-                    Duration::Fixed(window_ms) => Some(window_ms),
-                    Duration::Expr(_) => return false,
-                },
-                ExprKind::Subquery(_) => return false,
-                // `info` selects series that the query does not name.
-                ExprKind::Call(call) if call.function.name == "info" => return false,
-                _ => None,
-            };
-            if n_exprs > EXPRS_MAX || cost > COST_MAX {
+    // The quote that has opened a string and that closes it.
+    let mut quote = None;
+    let mut n_punctuation = 0;
+    for char in query.chars() {
+        if let Some(open) = quote {
+            if matches!(char, '\\' | '(' | '[' | '{' | '?') {
                 return false;
             }
-            pending.extend(expr.children().into_iter().map(|child| (child, window_ms)));
+            if char == open {
+                quote = None;
+            }
+            continue;
         }
-        steps.n_steps <= STEPS_MAX
+        n_punctuation += usize::from(char.is_ascii_punctuation());
+        // A comment may contain a single quote.
+        if n_punctuation > PUNCTUATION_MAX || char == '#' {
+            return false;
+        }
+        if matches!(char, '"' | '\'' | '`') {
+            quote = Some(char);
+        }
     }
+    true
+}
+
+/// Returns `true` if the evaluation of a query takes about as long as waking another thread.
+pub(super) fn is_small(
+    db: &Db,
+    ctx: &ReadContext,
+    expr: &Expr,
+    steps: Steps,
+    lookback_ms: i64,
+) -> bool {
+    let mut pending = vec![(expr, None)];
+    let mut n_exprs = 0;
+    let mut cost = 0_u64;
+    while let Some((expr, window_ms)) = pending.pop() {
+        n_exprs += 1;
+        let window_ms = match &expr.kind {
+            ExprKind::Vector(selector) => {
+                let selector_cost = cost_of(db, ctx, selector, steps, window_ms, lookback_ms);
+                cost = cost.saturating_add(selector_cost.unwrap_or(u64::MAX));
+                None
+            }
+            ExprKind::Matrix(matrix) => match matrix.range {
+                Duration::Fixed(window_ms) => Some(window_ms),
+                Duration::Expr(_) => return false,
+            },
+            ExprKind::Subquery(_) => return false,
+            // `info` selects series that the query does not name.
+            ExprKind::Call(call) if call.function.name == "info" => return false,
+            _ => None,
+        };
+        if n_exprs > EXPRS_MAX || cost > COST_MAX {
+            return false;
+        }
+        pending.extend(expr.children().into_iter().map(|child| (child, window_ms)));
+    }
+    steps.n_steps <= STEPS_MAX
 }
 
 /// Returns the cost of a selector, which has a window if it is the selector of a range. Returns
@@ -100,7 +102,8 @@ fn cost_of(
     ctx: &ReadContext,
     selector: &VectorSelector,
     steps: Steps,
-    (window_ms, lookback_ms): (Option<i64>, i64),
+    window_ms: Option<i64>,
+    lookback_ms: i64,
 ) -> Option<u64> {
     let VectorSelector {
         matchers,
@@ -117,14 +120,16 @@ fn cost_of(
         start_ms: steps.start_ms.checked_sub(range_ms)?,
         end_ms: steps.end_ms,
     };
-    let seconds = |ms: i64| u64::try_from(ms / 1000).ok();
-    let n_steps = steps.n_steps as u64;
     // The window of each step is read again.
     let per_step = seconds(window_ms.unwrap_or(0))?.saturating_add(1);
     let n_samples = seconds(range.end_ms.checked_sub(range.start_ms)?)?
-        .saturating_add(n_steps.saturating_mul(per_step));
+        .saturating_add((steps.n_steps as u64).saturating_mul(per_step));
     let n_series = db.series_in_heads_max(ctx, matchers, range)?;
     Some(n_series.saturating_mul(n_samples.saturating_add(SERIES_COST)))
+}
+
+fn seconds(ms: i64) -> Option<u64> {
+    u64::try_from(ms / 1000).ok()
 }
 
 #[cfg(test)]
@@ -140,7 +145,7 @@ mod tests {
             "a{b='c\"d'}",
             "rate(a{b!~\"x.+\"}[1m])",
         ] {
-            assert!(Engine::is_small_text(query), "{query}");
+            assert!(is_small_text(query), "{query}");
         }
         for query in [
             "a{b=~\"(x{1,60}){1,9}\"}",
@@ -148,14 +153,12 @@ mod tests {
             "a{b=~`\\pL`}",
             "a{b=~'x{9}'}",
         ] {
-            assert!(!Engine::is_small_text(query), "{query}");
+            assert!(!is_small_text(query), "{query}");
         }
         // In a comment, a quote begins no string.
-        assert!(!Engine::is_small_text(
-            "a{b=\"c\", #\"\n d=~\"(x{1,60}){1,9}\"}"
-        ));
+        assert!(!is_small_text("a{b=\"c\", #\"\n d=~\"(x{1,60}){1,9}\"}"));
         for query in ["1+".repeat(300), "(".repeat(200), "-".repeat(200)] {
-            assert!(!Engine::is_small_text(&query), "{query}");
+            assert!(!is_small_text(&query), "{query}");
         }
     }
 }

@@ -26,7 +26,7 @@ mod range;
 pub(crate) mod sample_stats;
 mod scalar;
 pub(crate) mod select;
-mod shared_results;
+pub(crate) mod shared_results;
 pub(crate) mod sort;
 mod stream;
 pub(crate) mod workers;
@@ -68,19 +68,19 @@ pub(crate) type Sink<'s> = &'s mut dyn FnMut(Series) -> Result<()>;
 /// Evaluates the plan of one query.
 #[derive(Debug)]
 pub(crate) struct Evaluator<'a> {
-    db: &'a Db,
+    pub(crate) db: &'a Db,
     /// Labels that all series have in addition to their own.
     pub(crate) external_labels: Arc<[(String, String)]>,
     /// Scans that this query shares with others.
     pub(crate) scans: Option<&'a SharedScans>,
-    settings: Settings,
-    limits: Limits,
-    workers: Workers,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+    pub(crate) workers: Workers,
     pub(crate) annotations: Annotations,
-    subexpressions: CommonSubexpressions<'a>,
-    shared: SharedResults,
+    pub(crate) subexpressions: CommonSubexpressions<'a>,
+    pub(crate) shared: SharedResults,
     /// Whether the store has labels that are removed with the metric name.
-    name_labels: OnceLock<bool>,
+    pub(crate) name_labels: OnceLock<bool>,
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
@@ -93,43 +93,10 @@ pub(crate) struct Evaluator<'a> {
     /// their order does not matter there.
     pub(crate) query_span: Span,
     /// Charge for the memory of `sample_stats` and `profile`.
-    stats_charge: Charge,
+    pub(crate) stats_charge: Charge,
 }
 
-impl<'a> Evaluator<'a> {
-    pub(crate) fn new(
-        db: &'a Db,
-        settings: Settings,
-        limits: Limits,
-        workers: Workers,
-        subexpressions: CommonSubexpressions<'a>,
-        mut annotations: Annotations,
-    ) -> Self {
-        if subexpressions.has_any() {
-            annotations.record();
-        }
-        let (shared, stats_charge) = (SharedResults::default(), limits.ctx.charge());
-        let (sample_stats, profile) = (StepSampleStats::default(), Profile::default());
-        Self {
-            db,
-            external_labels: Arc::default(),
-            scans: None,
-            settings,
-            limits,
-            workers,
-            annotations,
-            subexpressions,
-            shared,
-            name_labels: OnceLock::new(),
-            sample_stats,
-            profile,
-            is_order_fixed: true,
-            is_range_query: false,
-            query_span: Span::default(),
-            stats_charge,
-        }
-    }
-
+impl Evaluator<'_> {
     /// Returns `true` if series of one metric may have the same labels after their metric name is
     /// removed, because type and unit are removed with it.
     fn has_name_labels(&self) -> bool {
@@ -144,10 +111,8 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn collect_stats(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
         self.stats_charge
             .grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
-        (self.sample_stats, self.profile) = (
-            StepSampleStats::new(true, n_steps),
-            Profile::new(true, n_plans),
-        );
+        self.sample_stats = StepSampleStats::new(true, n_steps);
+        self.profile = Profile::new(true, n_plans);
         Ok(())
     }
 
@@ -232,7 +197,8 @@ impl<'a> Evaluator<'a> {
         &mut self,
         plan: &Plan,
         steps: Steps,
-        (hint, is_sorted): (&LabelHint, bool),
+        hint: &LabelHint,
+        is_sorted: bool,
         n_uses: usize,
         sink: Sink<'_>,
     ) -> Result<()> {

@@ -58,12 +58,17 @@ impl Profile {
 
     /// Returns the current time, if profiling is on.
     pub(super) fn now(&self) -> Option<Instant> {
-        (!self.operators.is_empty()).then(Instant::now)
+        if self.operators.is_empty() {
+            return None;
+        }
+        Some(Instant::now())
     }
 
     /// Records an evaluation that started at `started`.
     pub(super) fn record_time(&mut self, id: usize, started: Option<Instant>) {
-        if let (Some(operator), Some(started)) = (self.operators.get_mut(id), started) {
+        if let Some(operator) = self.operators.get_mut(id)
+            && let Some(started) = started
+        {
             operator.n_runs += 1;
             operator.time += started.elapsed();
         }

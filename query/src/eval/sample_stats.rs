@@ -70,23 +70,21 @@ impl StepSampleStats {
     /// Counts the values of a selected series. A histogram counts by its size.
     pub(crate) fn add_column(&mut self, column: &Column) {
         if self.is_on() {
-            column
-                .float_steps()
-                .iter()
-                .for_each(|step| self.add(step, 1));
-            column
-                .histograms()
-                .for_each(|(step, histogram)| self.add(step, histogram.n_samples()));
+            for step in column.float_steps().iter() {
+                self.add(step, 1);
+            }
+            for (step, histogram) in column.histograms() {
+                self.add(step, histogram.n_samples());
+            }
         }
     }
 
     /// Adds other statistics of the same steps.
     pub(crate) fn add_all(&mut self, other: &Self) {
         self.n_series += other.n_series;
-        self.steps
-            .iter_mut()
-            .zip(&other.steps)
-            .for_each(|(count, more)| count.add(*more));
+        for (count, more) in self.steps.iter_mut().zip(&other.steps) {
+            count.add(*more);
+        }
     }
 
     /// Counts a series that a selector read.
@@ -105,13 +103,12 @@ impl StepSampleStats {
     pub(crate) fn add_invariant(&mut self, once: &Self) {
         let total = once.total();
         self.n_series += once.n_series;
-        self.steps
-            .iter_mut()
-            .for_each(|count| count.queryable += total.queryable);
-        self.steps
-            .iter_mut()
-            .take(1)
-            .for_each(|count| count.read += total.read);
+        for count in &mut self.steps {
+            count.queryable += total.queryable;
+        }
+        if let Some(count) = self.steps.first_mut() {
+            count.read += total.read;
+        }
     }
 
     /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its
@@ -130,8 +127,10 @@ impl StepSampleStats {
             only.add(other.total());
             return;
         }
-        let (mut from, mut to, mut sum) = (0, 0, 0);
-        let time_ms = |at: usize| inner.time_ms(at).saturating_add(shift.offset_ms);
+        let mut from = 0;
+        let mut to = 0;
+        let mut sum = 0;
+        let time_ms = |step: usize| inner.time_ms(step).saturating_add(shift.offset_ms);
         for (count, end_ms) in self.steps.iter_mut().zip(steps.times_ms()) {
             let end_ms = shift.at_ms.unwrap_or(end_ms);
             while to < other.steps.len() && time_ms(to) <= end_ms {
@@ -152,11 +151,9 @@ impl StepSampleStats {
     /// Adds the statistics of a subquery that is the root of the query.
     pub(crate) fn add_whole(&mut self, other: &Self) {
         self.n_series += other.n_series;
-        self.steps
-            .iter_mut()
-            .next_back()
-            .into_iter()
-            .for_each(|last| last.add(other.total()));
+        if let Some(last) = self.steps.last_mut() {
+            last.add(other.total());
+        }
     }
 
     /// Returns the counts by step.
@@ -167,17 +164,23 @@ impl StepSampleStats {
     /// Returns the sums over all steps.
     pub(crate) fn total(&self) -> SampleCount {
         let mut total = SampleCount::default();
-        self.steps.iter().for_each(|count| total.add(*count));
+        for count in &self.steps {
+            total.add(*count);
+        }
         total
     }
 
     /// Returns the counts since an earlier state.
     pub(crate) fn since(&self, before: &Self) -> Self {
-        let less = |(now, before): (&SampleCount, &SampleCount)| SampleCount {
-            queryable: now.queryable - before.queryable,
-            read: now.read - before.read,
-        };
-        let steps = self.steps.iter().zip(&before.steps).map(less).collect();
+        let steps = self
+            .steps
+            .iter()
+            .zip(&before.steps)
+            .map(|(now, before)| SampleCount {
+                queryable: now.queryable - before.queryable,
+                read: now.read - before.read,
+            })
+            .collect();
         Self {
             steps,
             n_series: self.n_series - before.n_series,

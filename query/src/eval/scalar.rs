@@ -39,7 +39,9 @@ impl Evaluator<'_> {
             PlanKind::Sign(op, inner) => {
                 let mut values = self.scalar(inner, steps)?;
                 if *op == UnaryOp::Minus {
-                    values.iter_mut().for_each(|value| *value = -*value);
+                    for value in values.iter_mut() {
+                        *value = -*value;
+                    }
                 }
                 Ok(values)
             }
@@ -51,20 +53,18 @@ impl Evaluator<'_> {
         match call.implementation {
             Implementation::Time => {
                 let mut values = self.constant(0.0, steps)?;
-                values
-                    .iter_mut()
-                    .zip(steps.times_ms())
-                    .for_each(|(value, time_ms)| *value = time_ms as f64 / 1000.0);
+                for (value, time_ms) in values.iter_mut().zip(steps.times_ms()) {
+                    *value = time_ms as f64 / 1000.0;
+                }
                 Ok(values)
             }
             Implementation::Pi => self.constant(std::f64::consts::PI, steps),
             Implementation::Extremum(extremum) => {
                 let mut values = self.scalar(&call.args[0], steps)?;
                 let others = self.scalar(&call.args[1], steps)?;
-                values
-                    .iter_mut()
-                    .zip(&*others)
-                    .for_each(|(value, &other)| *value = extremum(*value, other));
+                for (value, &other) in values.iter_mut().zip(&*others) {
+                    *value = extremum(*value, other);
+                }
                 Ok(values)
             }
             Implementation::Scalar => self.only_value(&call.args[0], steps),

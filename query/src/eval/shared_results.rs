@@ -17,7 +17,7 @@ use crate::plan::Plan;
 
 /// The shared results of a query, by the class of their expression.
 #[derive(Debug, Default)]
-pub(super) struct SharedResults {
+pub(crate) struct SharedResults {
     results: HashMap<usize, SharedResult>,
     /// Classes of range functions that were computed in one scan with their siblings.
     pub(super) scanned: HashSet<usize>,
@@ -165,7 +165,8 @@ impl Evaluator<'_> {
 /// Returns the spans of an expression and all its descendants. Equal expressions have the same
 /// order of spans.
 fn spans(plan: &Plan) -> Vec<Span> {
-    let (mut spans, mut pending) = (Vec::new(), vec![plan]);
+    let mut spans = Vec::new();
+    let mut pending = vec![plan];
     while let Some(plan) = pending.pop() {
         spans.push(plan.span);
         spans.extend(plan.links().iter().map(|link| link.span));
@@ -178,8 +179,8 @@ fn spans(plan: &Plan) -> Vec<Span> {
 fn moved_spans(from: &[Span], to: &Plan) -> HashMap<Span, Span> {
     let mut moved = HashMap::new();
     // Of equal spans, the first one counts.
-    from.iter()
-        .zip(spans(to))
-        .for_each(|(from, to)| _ = moved.entry(*from).or_insert(to));
+    for (from, to) in from.iter().zip(spans(to)) {
+        _ = moved.entry(*from).or_insert(to);
+    }
     moved
 }

@@ -25,15 +25,17 @@ pub(crate) fn sort_by<T>(
     }
     let mut charge = limits.ctx.charge();
     charge.grow(2 * items.len() * size_of::<T>())?;
-    let (mut runs, mut rest) = (Vec::new(), std::mem::take(items).into_iter());
+    let mut runs = Vec::new();
+    let mut rest = std::mem::take(items).into_iter();
     while rest.len() > 0 {
         limits.check()?;
-        let mut run: Vec<T> = rest.by_ref().take(CHECK_INTERVAL).collect();
-        run.sort_by(&mut compare);
-        runs.push(run);
+        let mut part: Vec<T> = rest.by_ref().take(CHECK_INTERVAL).collect();
+        part.sort_by(&mut compare);
+        runs.push(part);
     }
     while runs.len() > 1 {
-        let (mut merged, mut pairs) = (Vec::with_capacity(runs.len() / 2 + 1), runs.into_iter());
+        let mut merged = Vec::with_capacity(runs.len() / 2 + 1);
+        let mut pairs = runs.into_iter();
         while let Some(left) = pairs.next() {
             merged.push(match pairs.next() {
                 Some(right) => merge(left, right, limits, &mut compare)?,
@@ -54,8 +56,11 @@ fn merge<T>(
     compare: &mut impl FnMut(&T, &T) -> Ordering,
 ) -> Result<Vec<T>> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
-    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
-    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+    let mut left = left.into_iter().peekable();
+    let mut right = right.into_iter().peekable();
+    while let Some(a) = left.peek()
+        && let Some(b) = right.peek()
+    {
         if merged.len().is_multiple_of(CHECK_INTERVAL) {
             limits.check()?;
         }

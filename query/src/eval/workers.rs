@@ -41,10 +41,9 @@ impl Workers {
         if n_threads <= 1 {
             return Self::default();
         }
-        let named = |number| format!("query-{number}");
         let pool = ThreadPoolBuilder::new()
             .num_threads(n_threads)
-            .thread_name(named)
+            .thread_name(|number| format!("query-{number}"))
             .build();
         Self {
             pool: pool.ok().map(Arc::new),
@@ -74,7 +73,10 @@ impl Workers {
             return take(work(first)?);
         };
         let mut first = [first, second].into_iter();
-        let mut next = || first.next().map_or_else(&mut next, |batch| Ok(Some(batch)));
+        let mut next = || match first.next() {
+            Some(batch) => Ok(Some(batch)),
+            None => next(),
+        };
         let stopped = AtomicBool::new(false);
         let work = |batch| {
             if stopped.load(Ordering::Relaxed) {

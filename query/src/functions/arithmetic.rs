@@ -52,9 +52,13 @@ pub(crate) fn apply(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: bo
 fn zip(column: &mut [f64], other: &[f64], swapped: bool, op: impl Fn(f64, f64) -> f64) {
     let pairs = column.iter_mut().zip(other);
     if swapped {
-        pairs.for_each(|(b, &a)| *b = op(a, *b));
+        for (b, &a) in pairs {
+            *b = op(a, *b);
+        }
     } else {
-        pairs.for_each(|(a, &b)| *a = op(*a, b));
+        for (a, &b) in pairs {
+            *a = op(*a, b);
+        }
     }
 }
 

@@ -100,32 +100,35 @@ pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
 
 /// Returns the number of observations that are at most `value`.
 fn rank_of(value: f64, buckets: &[Bucket], count: f64) -> f64 {
-    let rank = || {
-        let mut rank = 0.0;
-        let mut lower_bound = if buckets[0].upper <= 0.0 {
-            f64::NEG_INFINITY
-        } else {
-            0.0
-        };
-        for bucket in buckets {
-            if lower_bound >= value {
-                return rank;
-            }
-            if bucket.upper > value {
-                // A bucket without a lower bound cannot be interpolated.
-                return if lower_bound == f64::NEG_INFINITY {
-                    bucket.count
-                } else {
-                    rank + (bucket.count - rank) * (value - lower_bound)
-                        / (bucket.upper - lower_bound)
-                };
-            }
-            (rank, lower_bound) = (bucket.count, bucket.upper);
-        }
-        count
-    };
-    let rank = rank();
+    let rank = interpolated_rank(value, buckets).unwrap_or(count);
     if rank > count { count } else { rank }
+}
+
+/// Returns the number of observations that are at most `value`, or `None` if it is above all
+/// buckets.
+fn interpolated_rank(value: f64, buckets: &[Bucket]) -> Option<f64> {
+    let mut rank = 0.0;
+    let mut lower_bound = if buckets[0].upper <= 0.0 {
+        f64::NEG_INFINITY
+    } else {
+        0.0
+    };
+    for bucket in buckets {
+        if lower_bound >= value {
+            return Some(rank);
+        }
+        if bucket.upper > value {
+            // A bucket without a lower bound cannot be interpolated.
+            if lower_bound == f64::NEG_INFINITY {
+                return Some(bucket.count);
+            }
+            let part = (bucket.count - rank) * (value - lower_bound) / (bucket.upper - lower_bound);
+            return Some(rank + part);
+        }
+        rank = bucket.count;
+        lower_bound = bucket.upper;
+    }
+    None
 }
 
 fn ends_with_infinity(buckets: &[Bucket]) -> bool {

@@ -65,19 +65,18 @@ impl Outcome {
 
 /// Applies an operator to two values.
 pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outcome {
-    let changed = |histogram: &FloatHistogram, change: &dyn Fn(&mut FloatHistogram)| {
-        let mut histogram = histogram.clone();
-        change(&mut histogram);
-        histogram
-    };
     match (lhs, op, rhs) {
         (Element::Float(lhs), _, Element::Float(rhs)) if !is_trim(op) => floats(op, lhs, rhs),
         (Element::Float(factor), BinaryOp::Mul, Element::Histogram(histogram))
         | (Element::Histogram(histogram), BinaryOp::Mul, Element::Float(factor)) => {
-            Outcome::histogram(changed(histogram, &|histogram| histogram.multiply(factor)))
+            let mut product = FloatHistogram::clone(histogram);
+            product.multiply(factor);
+            Outcome::histogram(product)
         }
         (Element::Histogram(histogram), BinaryOp::Div, Element::Float(divisor)) => {
-            Outcome::histogram(changed(histogram, &|histogram| histogram.divide(divisor)))
+            let mut quotient = FloatHistogram::clone(histogram);
+            quotient.divide(divisor);
+            Outcome::histogram(quotient)
         }
         (
             Element::Histogram(histogram),
@@ -89,7 +88,8 @@ pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outco
             } else {
                 Keep::Above
             };
-            let trimmed = changed(histogram, &|histogram| histogram.trim(value, keep));
+            let mut trimmed = FloatHistogram::clone(histogram);
+            trimmed.trim(value, keep);
             Outcome::of(SampleValue::Histogram(Arc::new(trimmed)))
         }
         (Element::Histogram(lhs), BinaryOp::Add | BinaryOp::Sub, Element::Histogram(rhs)) => {
@@ -103,7 +103,8 @@ pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outco
             }
         }
         _ => {
-            let (lhs, rhs) = (lhs.type_name(), rhs.type_name());
+            let lhs = lhs.type_name();
+            let rhs = rhs.type_name();
             Outcome::none(Annotation::IncompatibleTypes {
                 lhs,
                 op: op.as_str(),

@@ -19,7 +19,9 @@ pub(super) fn sum(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 pub(super) fn avg(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let (&first, rest) = window.values.split_first()?;
     let mut mean = Mean::new(first);
-    rest.iter().for_each(|&value| mean.add(value));
+    for &value in rest {
+        mean.add(value);
+    }
     Some(mean.finish())
 }
 
@@ -61,7 +63,9 @@ pub(super) fn stdvar(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 
 /// Returns the variance by Welford's algorithm. Both sums are compensated.
 fn variance(values: &[f64]) -> f64 {
-    let (mut count, mut mean, mut squares) = (0.0, KahanSum::new(0.0), KahanSum::new(0.0));
+    let mut count = 0.0;
+    let mut mean = KahanSum::new(0.0);
+    let mut squares = KahanSum::new(0.0);
     for &value in values {
         count += 1.0;
         let delta = value - mean.total();
@@ -82,9 +86,9 @@ pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     }
     let mut values = window.values.to_vec();
     let median = quantile_of(0.5, &mut values);
-    values
-        .iter_mut()
-        .for_each(|value| *value = (*value - median).abs());
+    for value in &mut values {
+        *value = (*value - median).abs();
+    }
     Some(quantile_of(0.5, &mut values))
 }
 
@@ -138,23 +142,17 @@ pub(crate) fn integral_rule(params: &[f64]) -> Option<IntegralRule> {
 /// Returns the integral over the floats of a window, in seconds; NaN counts as 0.
 pub(super) fn integral(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     let rule = integral_rule(params).unwrap_or(IntegralRule::Trapezoid);
-    let value_at = |at: usize| {
-        if window.values[at].is_nan() {
-            0.0
-        } else {
-            window.values[at]
-        }
-    };
     let mut sum = KahanSum::new(0.0);
-    for at in 1..window.values.len() {
-        let (left, right) = (value_at(at - 1), value_at(at));
+    for idx in 1..window.values.len() {
+        let left = zero_if_nan(window.values[idx - 1]);
+        let right = zero_if_nan(window.values[idx]);
         let height = match rule {
             IntegralRule::Left => KahanSum::new(left),
             IntegralRule::Right => KahanSum::new(right),
             IntegralRule::Trapezoid => mean_of(left, right),
         };
         if height.sum != 0.0 || height.compensation != 0.0 {
-            let width = (window.timestamps_ms[at] - window.timestamps_ms[at - 1]) as f64 / 1000.0;
+            let width = (window.timestamps_ms[idx] - window.timestamps_ms[idx - 1]) as f64 / 1000.0;
             sum.compensation += height.compensation * width;
             sum = sum.plus(height.sum * width);
         }
@@ -164,6 +162,10 @@ pub(super) fn integral(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     } else {
         sum.total()
     })
+}
+
+fn zero_if_nan(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value }
 }
 
 /// Returns the compensated mean of two values. Does not overflow.

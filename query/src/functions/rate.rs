@@ -89,7 +89,8 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
                 kind,
                 window.ends_ms(),
                 n_intervals,
-                (first_value, change),
+                first_value,
+                change,
             ),
     )
 }
@@ -99,10 +100,12 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
 pub(super) fn extrapolation(
     window: &Window<'_>,
     kind: RateKind,
-    (first_ms, last_ms): (i64, i64),
+    ends_ms: (i64, i64),
     n_intervals: usize,
-    (first_value, change): (f64, f64),
+    first_value: f64,
+    change: f64,
 ) -> f64 {
+    let (first_ms, last_ms) = ends_ms;
     let extrapolation = Extrapolation::new(
         last_ms - first_ms,
         first_ms - window.start_ms,
@@ -259,7 +262,8 @@ pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> O
             times: window.times(at),
             value: window.values[at],
         });
-        let (mut lost, mut before) = (0.0, left);
+        let mut lost = 0.0;
+        let mut before = left;
         for point in inner.chain([right]) {
             if point.value < before.value || before.times.is_reset_before(point.times) {
                 lost += before.value;
@@ -382,7 +386,8 @@ impl End<'_> {
     /// Returns the value at `time_ms`, between the sample at index `from` and the next one. It has
     /// the start timestamp of the sample at index `source`, if no reset is between the samples.
     fn between(&self, from: usize, time_ms: i64, source: usize) -> RangePoint {
-        let (mut before, mut after) = (self.sample(from), self.sample(from + 1));
+        let mut before = self.sample(from);
+        let mut after = self.sample(from + 1);
         let mut times = self.window.times(source);
         if self.is_counter && after.times.starts_after(time_ms) {
             times = before.times;
@@ -412,7 +417,8 @@ impl End<'_> {
     /// Returns the value at `time_ms` on the line between two points. If a counter was reset
     /// between them, it starts at 0.
     fn interpolate(&self, from: RangePoint, to: RangePoint, time_ms: i64) -> f64 {
-        let (from_ms, to_ms) = (from.times.timestamp_ms, to.times.timestamp_ms);
+        let from_ms = from.times.timestamp_ms;
+        let to_ms = to.times.timestamp_ms;
         let y1 = if self.is_counter && to.value < from.value {
             0.0
         } else {

@@ -29,7 +29,11 @@ fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
         };
     }
     let zero = KahanSum::new(0.0);
-    let (mut n, mut x_sum, mut y_sum, mut xy_sum, mut x2_sum) = (0.0, zero, zero, zero, zero);
+    let mut n = 0.0;
+    let mut x_sum = zero;
+    let mut y_sum = zero;
+    let mut xy_sum = zero;
+    let mut x2_sum = zero;
     for (&time_ms, &y) in window.timestamps_ms.iter().zip(window.values) {
         n += 1.0;
         let x = (time_ms - origin_ms) as f64 / 1e3;
@@ -38,7 +42,10 @@ fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
         xy_sum = xy_sum.plus(x * y);
         x2_sum = x2_sum.plus(x * x);
     }
-    let (x, y, xy, x2) = (x_sum.total(), y_sum.total(), xy_sum.total(), x2_sum.total());
+    let x = x_sum.total();
+    let y = y_sum.total();
+    let xy = xy_sum.total();
+    let x2 = x2_sum.total();
     let covariance = xy - x * y / n;
     let variance = x2 - x * x / n;
     let slope = covariance / variance;
@@ -52,14 +59,17 @@ pub(super) fn double_exponential_smoothing(window: &Window<'_>, params: &[f64]) 
     let [first, second, ..] = *window.values else {
         return None;
     };
-    let (mut before, mut level, mut slope) = (0.0, first, second - first);
+    let mut before = 0.0;
+    let mut level = first;
+    let mut slope = second - first;
     for (i, &value) in window.values[1..].iter().enumerate() {
         let scaled = smoothing * value;
         if i > 0 {
             slope = trend * (level - before) + (1.0 - trend) * slope;
         }
         let continued = (1.0 - smoothing) * (level + slope);
-        (before, level) = (level, scaled + continued);
+        before = level;
+        level = scaled + continued;
     }
     Some(level)
 }

@@ -74,9 +74,10 @@ impl SlidingRate {
         }
         let to_start = cached.extrapolation.to_start(kind, first_value, change);
         // Fast path: the counter is not near 0, so its value does not limit the extrapolation.
-        let factor = match cached.extrapolation.is_full_start(to_start) {
-            true => cached.factor,
-            false => cached.extrapolation.factor(kind, range_seconds, to_start),
+        let factor = if cached.extrapolation.is_full_start(to_start) {
+            cached.factor
+        } else {
+            cached.extrapolation.factor(kind, range_seconds, to_start)
         };
         Some(change * factor)
     }

@@ -22,7 +22,8 @@ pub(crate) fn compare(a: f64, b: f64, direction: Direction) -> Ordering {
 /// For leading zeros and missing labels, Prometheus' order is inconsistent. Here, missing labels
 /// are first.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (Chunks(a), Chunks(b));
+    let mut left = Chunks(a);
+    let mut right = Chunks(b);
     loop {
         let order = match (left.next(), right.next()) {
             (Some(left), Some(right)) => chunk_order(left, right),
@@ -36,8 +37,8 @@ pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
 }
 
 fn chunk_order(a: &str, b: &str) -> Ordering {
-    let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    if !is_number(a) || !is_number(b) {
+    let are_numbers = [a, b].map(|text| text.starts_with(|c: char| c.is_ascii_digit()));
+    if are_numbers != [true, true] {
         return a.cmp(b);
     }
     let [a, b] = [a, b].map(|digits| digits.trim_start_matches('0'));

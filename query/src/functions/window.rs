@@ -117,7 +117,8 @@ impl Window<'_> {
 
     /// Iterates over all floats and histograms in order of time.
     pub(super) fn merged(&self) -> impl Iterator<Item = (SampleTimes, SampleValue)> + '_ {
-        let (mut float, mut histogram) = (0, 0);
+        let mut float = 0;
+        let mut histogram = 0;
         std::iter::from_fn(move || {
             let next_float = self.timestamps_ms.get(float);
             match self.histograms.get(histogram) {
@@ -148,8 +149,10 @@ pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Wind
     let timestamps_ms: Vec<_> = (1..=values.len() as i64).map(|i| i * step_ms).collect();
     let end_ms = step_ms * values.len() as i64;
     let range_seconds = end_ms as f64 / 1000.0;
-    let (start_ms, eval_ms) = (0, end_ms);
-    let (histograms, starts_ms) = (&[], &[]);
+    let start_ms = 0;
+    let eval_ms = end_ms;
+    let histograms = &[];
+    let starts_ms = &[];
     let timestamps_ms = &timestamps_ms;
     let may_decrease = values.windows(2).any(|pair| pair[1] < pair[0]);
     test(&Window {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use varve_model::histogram::ResetHint;
 
 use super::buckets::Buckets;
-use super::compensation::Compensation;
 use super::{FloatHistogram, bounds};
 use crate::math::kahan::KahanSum;
 
@@ -27,6 +26,17 @@ pub struct Combined {
     pub counter_reset_collision: bool,
     /// The custom bounds differed and were reduced to the common ones.
     pub custom_bounds_reconciled: bool,
+}
+
+/// Compensation terms of the numbers of a summed histogram.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Compensation {
+    pub(super) count: f64,
+    pub(super) sum: f64,
+    pub(super) zero_count: f64,
+    /// One term per bucket.
+    pub(super) positive: Vec<f64>,
+    pub(super) negative: Vec<f64>,
 }
 
 impl FloatHistogram {
@@ -51,11 +61,15 @@ impl FloatHistogram {
     }
 
     fn each_number(&mut self, change: impl Fn(&mut f64)) {
-        [&mut self.zero_count, &mut self.count, &mut self.sum]
-            .into_iter()
-            .for_each(&change);
-        self.positive.counts_mut().iter_mut().for_each(&change);
-        self.negative.counts_mut().iter_mut().for_each(&change);
+        change(&mut self.zero_count);
+        change(&mut self.count);
+        change(&mut self.sum);
+        for count in self.positive.counts_mut() {
+            change(count);
+        }
+        for count in self.negative.counts_mut() {
+            change(count);
+        }
     }
 
     /// Adds another histogram.
@@ -87,9 +101,10 @@ impl FloatHistogram {
         self.sum += sign * other.sum;
         if self.is_custom() {
             let custom_bounds_reconciled = self.custom_bounds() != other.custom_bounds();
-            match custom_bounds_reconciled {
-                true => drop(self.combine_on_common_bounds(other, &[], sign)),
-                false => self.positive.add(&other.positive, 0, sign),
+            if custom_bounds_reconciled {
+                drop(self.combine_on_common_bounds(other, &[], sign));
+            } else {
+                self.positive.add(&other.positive, 0, sign);
             }
             return Ok(Combined {
                 counter_reset_collision,
@@ -131,10 +146,12 @@ impl FloatHistogram {
     /// Returns the number of leading buckets in `buckets` that lie within the zero bucket of this
     /// histogram.
     pub(super) fn n_in_zero_bucket(&self, buckets: &Buckets) -> usize {
-        let inside = |&(index, _): &(i32, f64)| {
-            bounds::exponential(index, self.schema) <= self.zero_threshold
-        };
-        buckets.iter().take_while(inside).count()
+        buckets
+            .iter()
+            .take_while(|&(index, _)| {
+                bounds::exponential(index, self.schema) <= self.zero_threshold
+            })
+            .count()
     }
 
     /// Merges the counter reset hint of another histogram. Returns `true` if the two hints
@@ -160,7 +177,8 @@ impl FloatHistogram {
         other: &Self,
         mut compensation: Option<&mut Compensation>,
     ) -> KahanSum {
-        let (mut zero, mut threshold) = (KahanSum::new(other.zero_count), other.zero_threshold);
+        let mut zero = KahanSum::new(other.zero_count);
+        let mut threshold = other.zero_threshold;
         // A threshold of NaN is neither less nor greater than another, so it is not widened.
         while threshold
             .partial_cmp(&self.zero_threshold)
@@ -171,7 +189,8 @@ impl FloatHistogram {
             }
             if threshold > self.zero_threshold {
                 let (ours, widened) = self.zero_bucket_up_to(threshold, compensation.as_deref());
-                (self.zero_count, self.zero_threshold) = (ours.sum, widened);
+                self.zero_count = ours.sum;
+                self.zero_threshold = widened;
                 if let Some(compensation) = &mut compensation {
                     compensation.zero_count = ours.compensation;
                 }
@@ -318,14 +337,17 @@ impl FloatHistogram {
 
 /// Returns the common bounds of two ascending lists.
 pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
-    let (mut at_a, mut at_b) = (0, 0);
+    let mut a_idx = 0;
+    let mut b_idx = 0;
     let mut common = Vec::new();
-    while let (Some(&in_a), Some(&in_b)) = (a.get(at_a), b.get(at_b)) {
+    while a_idx < a.len() && b_idx < b.len() {
+        let in_a = a[a_idx];
+        let in_b = b[b_idx];
         if in_a == in_b {
             common.push(in_a);
         }
-        at_a += usize::from(in_a <= in_b);
-        at_b += usize::from(
+        a_idx += usize::from(in_a <= in_b);
+        b_idx += usize::from(
             in_a.partial_cmp(&in_b)
                 .is_none_or(std::cmp::Ordering::is_ge),
         );

@@ -18,8 +18,8 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
         };
     }
     let schema = schema.min(SCHEMA_MAX);
-    let place = index & ((1 << schema) - 1);
-    let fraction = FRACTIONS[(place as usize) << (SCHEMA_MAX - schema)];
+    let fraction_idx = index & ((1 << schema) - 1);
+    let fraction = FRACTIONS[(fraction_idx as usize) << (SCHEMA_MAX - schema)];
     let exponent = i64::from(index >> schema) + 1;
     if fraction == 0.5 && exponent == 1025 {
         f64::MAX
@@ -46,14 +46,18 @@ pub(super) fn coarser(index: i32, from_schema: i8, to_schema: i8) -> i32 {
 
 /// Returns `fraction` times 2^`exponent`, rounded once. `fraction` must be in [0.5, 2).
 pub(super) fn scale(fraction: f64, exponent: i64) -> f64 {
-    let power = |exponent: i64| f64::from_bits(((exponent + 1023) as u64) << 52);
     match exponent {
         1025.. => f64::INFINITY,
-        -1021..=1024 => fraction * 2.0 * power(exponent - 1),
+        -1021..=1024 => fraction * 2.0 * power_of_two(exponent - 1),
         // Subnormal result: the first product is exact.
-        -1100..=-1022 => fraction * power(exponent + 128) * power(-128),
+        -1100..=-1022 => fraction * power_of_two(exponent + 128) * power_of_two(-128),
         _ => 0.0,
     }
+}
+
+/// Returns 2^`exponent`, which must be a normal number.
+fn power_of_two(exponent: i64) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
 /// The fractions of schema 8: 2^(i / 256) / 2. They include the fractions of all coarser schemas.

@@ -118,8 +118,12 @@ impl Buckets {
 
     /// Returns `true` if the buckets are equal bit for bit.
     pub(super) fn bits_eq(&self, other: &Self) -> bool {
-        let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
-        self.indexes == other.indexes && self.counts.iter().zip(&other.counts).all(same)
+        self.indexes == other.indexes
+            && self
+                .counts
+                .iter()
+                .zip(&other.counts)
+                .all(|(a, b)| a.to_bits() == b.to_bits())
     }
 
     /// Removes empty buckets and their compensation terms. A bucket with a non-zero compensation is
@@ -179,7 +183,8 @@ impl Buckets {
         from_schema: i8,
         to_schema: i8,
     ) -> (Self, Vec<f64>) {
-        let (mut merged, mut merged_compensation) = (Self::default(), Vec::new());
+        let mut merged = Self::default();
+        let mut merged_compensation = Vec::new();
         for ((index, count), &compensation) in self.iter().zip(compensation) {
             let index = bounds::coarser(index, from_schema, to_schema);
             match (merged.counts.last_mut(), merged_compensation.last_mut()) {
@@ -190,7 +195,8 @@ impl Buckets {
                     }
                     .plus(count)
                     .plus(compensation);
-                    (*sum, *sum_compensation) = (total.sum, total.compensation);
+                    *sum = total.sum;
+                    *sum_compensation = total.compensation;
                 }
                 _ => {
                     merged.push(index, count);
@@ -205,10 +211,9 @@ impl Buckets {
     pub(super) fn add(&mut self, other: &Self, from: usize, sign: f64) {
         // Fast path: the indexes are equal.
         if from == 0 && self.indexes == other.indexes {
-            self.counts
-                .iter_mut()
-                .zip(&other.counts)
-                .for_each(|(count, other)| *count += sign * other);
+            for (count, other) in self.counts.iter_mut().zip(&other.counts) {
+                *count += sign * other;
+            }
             return;
         }
         let mut sum = Self::default();
@@ -255,11 +260,13 @@ impl Buckets {
                     },
                     at,
                 );
-                (*count, *compensation) = (sum.sum, sum.compensation);
+                *count = sum.sum;
+                *compensation = sum.compensation;
             }
             return;
         }
-        let (mut total, mut total_compensation) = (Self::default(), Vec::new());
+        let mut total = Self::default();
+        let mut total_compensation = Vec::new();
         for (index, ours, theirs) in union(&self.indexes, &other.indexes[from..]) {
             let ours = ours.map(|at| KahanSum {
                 sum: self.counts[at],
@@ -278,7 +285,8 @@ impl Buckets {
             total.push(index, sum.sum);
             total_compensation.push(sum.compensation);
         }
-        (*self, *compensation) = (total, total_compensation);
+        *self = total;
+        *compensation = total_compensation;
     }
 }
 
@@ -288,13 +296,15 @@ fn union<'a>(
     a: &'a [i32],
     b: &'a [i32],
 ) -> impl Iterator<Item = (i32, Option<usize>, Option<usize>)> + 'a {
-    let (mut at_a, mut at_b) = (0, 0);
+    let mut at_a = 0;
+    let mut at_b = 0;
     std::iter::from_fn(move || {
         let index = match (a.get(at_a), b.get(at_b)) {
             (Some(&a), Some(&b)) => a.min(b),
             (a, b) => *a.or(b)?,
         };
-        let (in_a, in_b) = (a.get(at_a) == Some(&index), b.get(at_b) == Some(&index));
+        let in_a = a.get(at_a) == Some(&index);
+        let in_b = b.get(at_b) == Some(&index);
         let item = (index, in_a.then_some(at_a), in_b.then_some(at_b));
         at_a += usize::from(in_a);
         at_b += usize::from(in_b);

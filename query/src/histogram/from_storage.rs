@@ -64,7 +64,6 @@ fn hint(
     stored: &Histogram,
     before: Option<(&Histogram, &FloatHistogram)>,
 ) -> ResetHint {
-    let is_integer = |stored: &Histogram| matches!(stored.counts, HistogramCounts::Integer { .. });
     let continues = match before {
         None => is_first && stored.reset_hint == ResetHint::NoReset,
         Some((stored_before, before)) => {
@@ -79,6 +78,10 @@ fn hint(
         _ if continues => ResetHint::NoReset,
         _ => ResetHint::Unknown,
     }
+}
+
+fn is_integer(stored: &Histogram) -> bool {
+    matches!(stored.counts, HistogramCounts::Integer { .. })
 }
 
 impl FloatHistogram {

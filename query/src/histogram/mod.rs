@@ -15,7 +15,6 @@
 mod arithmetic;
 mod bounds;
 mod buckets;
-mod compensation;
 pub(crate) mod from_storage;
 mod mean;
 mod quantile;
@@ -165,7 +164,9 @@ impl FloatHistogram {
 
     /// Returns the zero bucket if it has observations.
     fn zero_bucket(&self) -> Option<Bucket> {
-        let (lower, upper, count) = (-self.zero_threshold, self.zero_threshold, self.zero_count);
+        let lower = -self.zero_threshold;
+        let upper = self.zero_threshold;
+        let count = self.zero_count;
         (count > 0.0).then_some(Bucket {
             lower,
             upper,
@@ -184,10 +185,8 @@ impl FloatHistogram {
     }
 
     fn positive_bucket(&self, index: i32, count: f64) -> Bucket {
-        let (lower, upper) = (
-            self.upper_bound(index.saturating_sub(1)),
-            self.upper_bound(index),
-        );
+        let lower = self.upper_bound(index.saturating_sub(1));
+        let upper = self.upper_bound(index);
         self.with_inclusion(
             Bucket {
                 lower,
@@ -200,10 +199,8 @@ impl FloatHistogram {
     }
 
     fn negative_bucket(&self, index: i32, count: f64) -> Bucket {
-        let (lower, upper) = (
-            -self.upper_bound(index),
-            -self.upper_bound(index.saturating_sub(1)),
-        );
+        let lower = -self.upper_bound(index);
+        let upper = -self.upper_bound(index.saturating_sub(1));
         self.with_inclusion(
             Bucket {
                 lower,
@@ -247,13 +244,12 @@ impl FloatHistogram {
     /// Returns `true` if two histograms are equal, ignoring counter reset hints. Counts and sums
     /// are compared bit for bit, bounds and zero threshold as numbers, as in `Equals` of Go.
     pub(crate) fn equals(&self, other: &Self) -> bool {
-        let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
-            && same(self.count, other.count)
-            && same(self.sum, other.sum)
+            && self.count.to_bits() == other.count.to_bits()
+            && self.sum.to_bits() == other.sum.to_bits()
             && self.custom_bounds() == other.custom_bounds()
             && self.zero_threshold == other.zero_threshold
-            && same(self.zero_count, other.zero_count)
+            && self.zero_count.to_bits() == other.zero_count.to_bits()
             && self.negative.bits_eq(&other.negative)
             && self.positive.bits_eq(&other.positive)
     }
@@ -264,7 +260,8 @@ impl FloatHistogram {
         if self.equals(other) {
             return true;
         }
-        let (mut ours, mut theirs) = (self.clone(), other.clone());
+        let mut ours = self.clone();
+        let mut theirs = other.clone();
         ours.compact();
         theirs.compact();
         ours.equals(&theirs)
@@ -344,7 +341,9 @@ impl From<&Histogram> for FloatHistogram {
         };
         if histogram.is_custom() {
             let custom_bounds = Some(Arc::from(&stored.custom_bounds[..]));
-            let (zero_threshold, zero_count, negative) = (0.0, 0.0, Buckets::default());
+            let zero_threshold = 0.0;
+            let zero_count = 0.0;
+            let negative = Buckets::default();
             return Self {
                 zero_threshold,
                 zero_count,

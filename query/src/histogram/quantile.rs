@@ -44,7 +44,8 @@ impl FloatHistogram {
         from_below: bool,
         buckets: &mut dyn Iterator<Item = Bucket>,
     ) -> (f64, Option<NanEffect>) {
-        let (mut bucket, mut count) = (Bucket::default(), 0.0);
+        let mut bucket = Bucket::default();
+        let mut count = 0.0;
         for next in &mut *buckets {
             bucket = next;
             count += bucket.count;
@@ -109,7 +110,8 @@ impl FloatHistogram {
         if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
             return lower + (upper - lower) * fraction;
         }
-        let (log_lower, log_upper) = (log2(lower.abs()), log2(upper.abs()));
+        let log_lower = log2(lower.abs());
+        let log_upper = log2(upper.abs());
         if lower > 0.0 {
             exp2(log_lower + (log_upper - log_lower) * fraction)
         } else {
@@ -126,8 +128,10 @@ impl FloatHistogram {
         if lower >= upper {
             return (0.0, None);
         }
-        let (mut seen, mut rank) = (0.0, 0.0);
-        let (mut lower_rank, mut upper_rank) = (None, None);
+        let mut seen = 0.0;
+        let mut rank = 0.0;
+        let mut lower_rank = None;
+        let mut upper_rank = None;
         let mut buckets = self.ascending();
         for bucket in buckets.by_ref() {
             seen += bucket.count;
@@ -162,7 +166,8 @@ impl FloatHistogram {
             }
             rank += bucket.count;
         }
-        let (mut count, mut effect) = (self.count, None);
+        let mut count = self.count;
+        let mut effect = None;
         if self.sum.is_nan() {
             count = buckets.fold(seen, |seen, bucket| seen + bucket.count);
             effect = (count < self.count).then_some(NanEffect::Excluded);
@@ -204,8 +209,9 @@ impl Bucket {
         if linear {
             return (value - lower) / (upper - lower);
         }
-        let (log_lower, log_upper, log_value) =
-            (log2(lower.abs()), log2(upper.abs()), log2(value.abs()));
+        let log_lower = log2(lower.abs());
+        let log_upper = log2(upper.abs());
+        let log_value = log2(value.abs());
         if value > 0.0 {
             (log_value - log_lower) / (log_upper - log_lower)
         } else {

@@ -62,17 +62,20 @@ impl FloatHistogram {
 
     fn decreases_on_common_bounds(&self, previous: &Self) -> bool {
         let common = common_bounds(self.custom_bounds(), previous.custom_bounds());
-        let sums = |histogram: &Self| {
-            let mut sums = vec![0.0; common.len() + 1];
-            histogram.positive.iter().for_each(|(index, count)| {
-                sums[common_index(index, histogram.custom_bounds(), &common)] += count
-            });
-            sums
-        };
-        sums(self)
-            .iter()
-            .zip(&sums(previous))
+        let sums = self.sums_on_common_bounds(&common);
+        let previous_sums = previous.sums_on_common_bounds(&common);
+        sums.iter()
+            .zip(&previous_sums)
             .any(|(now, before)| now < before)
+    }
+
+    /// Returns the counts of the buckets between common bounds.
+    fn sums_on_common_bounds(&self, common: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; common.len() + 1];
+        for (index, count) in self.positive.iter() {
+            sums[common_index(index, self.custom_bounds(), common)] += count;
+        }
+        sums
     }
 }
 

@@ -1,9 +1,7 @@
 //! Compensated sums of histograms, for `sum` and `sum_over_time`.
 
 use super::FloatHistogram;
-use super::arithmetic::{Combined, MixedSchemas};
-use super::buckets::Buckets;
-use super::compensation::Compensation;
+use super::arithmetic::{Combined, Compensation, MixedSchemas};
 use crate::math::kahan::KahanSum;
 
 /// A running sum of histograms with compensation for rounding.
@@ -70,30 +68,21 @@ impl HistogramSum {
             compensation,
         } = self;
         if let Some(compensation) = compensation {
-            let skip = |buckets: &Buckets| {
-                if sum.is_custom() {
-                    0
-                } else {
-                    sum.n_in_zero_bucket(buckets)
-                }
-            };
-            let (n_positive, n_negative) = (skip(&sum.positive), skip(&sum.negative));
+            let mut n_positive = 0;
+            let mut n_negative = 0;
+            if !sum.is_custom() {
+                n_positive = sum.n_in_zero_bucket(&sum.positive);
+                n_negative = sum.n_in_zero_bucket(&sum.negative);
+            }
             sum.zero_count += compensation.zero_count;
             sum.count += compensation.count;
             sum.sum += compensation.sum;
-            let add = |counts: &mut [f64], compensation: &[f64], from: usize| {
-                counts
-                    .iter_mut()
-                    .zip(compensation)
-                    .skip(from)
-                    .for_each(|(count, compensation)| *count += compensation);
-            };
-            add(
+            add_terms(
                 sum.positive.counts_mut(),
                 &compensation.positive,
                 n_positive,
             );
-            add(
+            add_terms(
                 sum.negative.counts_mut(),
                 &compensation.negative,
                 n_negative,
@@ -116,18 +105,15 @@ impl HistogramSum {
 
     fn each_compensation(&mut self, change: impl Fn(&mut f64)) {
         if let Some(compensation) = &mut self.compensation {
-            [
-                &mut compensation.count,
-                &mut compensation.sum,
-                &mut compensation.zero_count,
-            ]
-            .into_iter()
-            .for_each(&change);
-            compensation
-                .positive
-                .iter_mut()
-                .chain(&mut compensation.negative)
-                .for_each(&change);
+            change(&mut compensation.count);
+            change(&mut compensation.sum);
+            change(&mut compensation.zero_count);
+            for term in &mut compensation.positive {
+                change(term);
+            }
+            for term in &mut compensation.negative {
+                change(term);
+            }
         }
     }
 
@@ -147,7 +133,8 @@ fn add_to(sum: &mut f64, compensation: &mut f64, value: f64) {
         compensation: *compensation,
     }
     .plus(value);
-    (*sum, *compensation) = (total.sum, total.compensation);
+    *sum = total.sum;
+    *compensation = total.compensation;
 }
 
 /// Adds the buckets of a histogram with an exponential schema.
@@ -174,10 +161,12 @@ fn add_exponential(
         (&mut compensation.negative, &other.negative, false),
     ];
     for (compensation, buckets, is_positive) in sides {
-        let zeros = || vec![0.0; buckets.len()];
-        let finer = other.schema > sum.schema;
-        let merged = finer
-            .then(|| buckets.reduce_resolution_compensated(&zeros(), other.schema, sum.schema));
+        let merged = if other.schema > sum.schema {
+            let zeros = vec![0.0; buckets.len()];
+            Some(buckets.reduce_resolution_compensated(&zeros, other.schema, sum.schema))
+        } else {
+            None
+        };
         let (buckets, buckets_compensation) = match &merged {
             Some((buckets, compensation)) => (buckets, Some(&compensation[..])),
             None => (buckets, None),
@@ -189,5 +178,12 @@ fn add_exponential(
             &mut sum.negative
         };
         side.add_compensated(compensation, buckets, buckets_compensation, from);
+    }
+}
+
+/// Adds compensation terms to counts, from the bucket `from` on.
+fn add_terms(counts: &mut [f64], terms: &[f64], from: usize) {
+    for (count, term) in counts.iter_mut().zip(terms).skip(from) {
+        *count += term;
     }
 }

@@ -48,10 +48,8 @@ fn general(value: f64) -> String {
 
 impl Bucket {
     fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
-        let (open, close) = (
-            if self.lower_inclusive { '[' } else { '(' },
-            if self.upper_inclusive { ']' } else { ')' },
-        );
+        let open = if self.lower_inclusive { '[' } else { '(' };
+        let close = if self.upper_inclusive { ']' } else { ')' };
         write!(
             out,
             "{open}{},{}{close}:{}",
@@ -79,7 +77,8 @@ impl FloatHistogram {
             .positive
             .iter()
             .map(|(index, count)| self.positive_bucket(index, count));
-        let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
+        let lower = -self.zero_threshold;
+        let upper = self.zero_threshold;
         let count = if self.is_custom() {
             0.0
         } else {
@@ -109,13 +108,6 @@ impl FloatHistogram {
     /// `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
-        let list = |numbers: &[f64]| {
-            numbers
-                .iter()
-                .map(|&number| general(number))
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
         let mut items = Vec::new();
         if self.schema != 0 {
             items.push(format!("schema:{}", self.schema));
@@ -133,7 +125,7 @@ impl FloatHistogram {
                 .map(|(key, n)| format!("{key}:{}", General(*n))),
         );
         if self.is_custom() {
-            items.push(format!("custom_values:[{}]", list(self.custom_bounds())));
+            items.push(format!("custom_values:[{}]", joined(self.custom_bounds())));
         }
         match self.reset_hint {
             ResetHint::Unknown => {}
@@ -147,11 +139,16 @@ impl FloatHistogram {
                 items.push(format!("{prefix}offset:{offset}"));
             }
             if !counts.is_empty() {
-                items.push(format!("{prefix}buckets:[{}]", list(&counts)));
+                items.push(format!("{prefix}buckets:[{}]", joined(&counts)));
             }
         }
         format!("{{{{{}}}}}", items.join(" "))
     }
+}
+
+fn joined(numbers: &[f64]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(|&number| general(number)).collect();
+    numbers.join(" ")
 }
 
 /// Returns the index of the first bucket with observations, and the counts from that bucket on,

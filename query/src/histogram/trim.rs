@@ -54,17 +54,19 @@ impl FloatHistogram {
     ) -> bool {
         let linear = self.is_custom();
         let mut any = false;
-        for at in 0..if positive {
+        let n_buckets = if positive {
             self.positive.len()
         } else {
             self.negative.len()
-        } {
+        };
+        for bucket_idx in 0..n_buckets {
             let side = if positive {
                 &self.positive
             } else {
                 &self.negative
             };
-            let (index, count) = (side.index(at), side.counts()[at]);
+            let index = side.index(bucket_idx);
+            let count = side.counts()[bucket_idx];
             if count == 0.0 {
                 continue;
             }
@@ -90,7 +92,7 @@ impl FloatHistogram {
                     trim_bucket(bucket, value, keep, positive, linear)
                 }
                 _ => {
-                    self.side_mut(positive)[at] = 0.0;
+                    self.side_mut(positive)[bucket_idx] = 0.0;
                     remaining.is_cut = true;
                     continue;
                 }
@@ -98,7 +100,7 @@ impl FloatHistogram {
             remaining.count += kept;
             remaining.sum += middle * kept;
             if kept != count {
-                self.side_mut(positive)[at] = kept;
+                self.side_mut(positive)[bucket_idx] = kept;
                 remaining.is_cut = true;
             }
         }
@@ -139,6 +141,10 @@ fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: b
     }
 }
 
+fn zero_if_infinite(bound: f64) -> f64 {
+    if bound.is_infinite() { 0.0 } else { bound }
+}
+
 /// Like [`trim_bucket`], for buckets with an infinite bound. The distribution of their observations
 /// is unknown, so a bucket that would be split is removed. Exception: a bucket with a positive
 /// upper bound is assumed to begin at 0.
@@ -149,7 +155,6 @@ fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
         count,
         ..
     } = bucket;
-    let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
     if lower == f64::NEG_INFINITY {
         return match keep {
             Keep::Below if value >= upper => (count, 0.0),
@@ -161,12 +166,12 @@ fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
             Keep::Above if value >= 0.0 && upper > value && upper != f64::INFINITY => {
                 (count * (1.0 - value / upper), (value + upper) / 2.0)
             }
-            _ => (0.0, finite(upper)),
+            _ => (0.0, zero_if_infinite(upper)),
         };
     }
     match keep {
         Keep::Above if value >= lower => (count, value),
-        _ => (0.0, finite(lower)),
+        _ => (0.0, zero_if_infinite(lower)),
     }
 }
 

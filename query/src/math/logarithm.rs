@@ -127,7 +127,8 @@ fn ln_1p_reduced(value: f64) -> f64 {
             ((1 << FRACTION_BITS) - fraction) >> 2 == 0,
         )
     };
-    let (f, k) = (u - 1.0, f64::from(power));
+    let f = u - 1.0;
+    let k = f64::from(power);
     if is_near_one {
         return ln_near_power_of_two(f, k, lost);
     }

@@ -16,7 +16,8 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
         return result;
     }
     let size = exponent.abs();
-    let (mut whole, mut rest) = (size.trunc(), size.fract());
+    let mut whole = size.trunc();
+    let mut rest = size.fract();
     if rest != 0.0 && base < 0.0 {
         return f64::NAN;
     }

@@ -174,7 +174,8 @@ fn reduce_large(angle: f64) -> Reduced {
     let bits = angle.to_bits();
     let mantissa = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
     let first_bit = (exponent(bits) - 52 + 61).unsigned_abs() as usize;
-    let (digit, shift) = (first_bit / 64, first_bit % 64);
+    let digit = first_bit / 64;
+    let shift = first_bit % 64;
     // A shift by 64 gives 0, as in Go.
     let digit_at = |i: usize| {
         FOUR_OVER_PI[digit + i] << shift
@@ -262,10 +263,12 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
         return on_axis_or_diagonal(y, x).copysign(y);
     }
     let angle = atan(y / x);
-    match x < 0.0 {
-        false => angle,
-        true if angle <= 0.0 => angle + PI,
-        true => angle - PI,
+    if x >= 0.0 {
+        angle
+    } else if angle <= 0.0 {
+        angle + PI
+    } else {
+        angle - PI
     }
 }
 

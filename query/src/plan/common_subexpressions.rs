@@ -148,17 +148,16 @@ impl<'a> CommonSubexpressions<'a> {
                 .push((class, plan));
         }
         let needs_all = !streams_input(plan);
-        plan.children()
-            .into_iter()
-            .for_each(|child| self.add_use(child, needs_all));
+        for child in plan.children() {
+            self.add_use(child, needs_all);
+        }
     }
 }
 
 /// Returns the range selector argument of a range function.
 fn range_of(call: &Call) -> Option<&Plan> {
-    let is_range = |arg: &&Plan| arg.range_selector().is_some();
     call.is_over_range()
-        .then(|| call.args.iter().find(is_range))
+        .then(|| call.args.iter().find(|arg| arg.range_selector().is_some()))
         .flatten()
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use varve_model::MatchOp;
 use varve_model::labels::{METRIC_NAME, is_legacy_name};
-use varve_model::{MatchOp, Matcher};
 use varve_promql::ast::{RangeExtension, UnaryOp};
 use varve_promql::decimal::Plain;
 
@@ -36,12 +36,11 @@ pub(crate) fn describe(plan: &Plan) -> String {
 }
 
 fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
-    let is_name = |matcher: &&Matcher| {
+    let name = selector.matchers.iter().find(|matcher| {
         matcher.name() == METRIC_NAME
             && matcher.op() == MatchOp::Equal
             && is_legacy_name(matcher.value())
-    };
-    let name = selector.matchers.iter().find(is_name);
+    });
     let others = selector
         .matchers
         .iter()

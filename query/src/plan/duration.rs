@@ -87,7 +87,8 @@ fn evaluate(expr: &DurationExpr, steps: Steps) -> Result<f64, String> {
         }
         DurationExprKind::Paren(inner) => evaluate(inner, steps)?,
         DurationExprKind::Binary(op, a, b) => {
-            let (a, b) = (evaluate(a, steps)?, evaluate(b, steps)?);
+            let a = evaluate(a, steps)?;
+            let b = evaluate(b, steps)?;
             binary(*op, a, b).map_err(|why| span(expr) + why)?
         }
     })

@@ -25,7 +25,11 @@ pub(crate) fn info_shift(plan: &Plan) -> Option<Shift> {
         && shifts
             .windows(2)
             .all(|pair| normal(pair[0]) == normal(pair[1]));
-    shifts.first().copied().filter(|_| is_uniform)
+    if is_uniform {
+        shifts.first().copied()
+    } else {
+        None
+    }
 }
 
 /// Adds the shifts of the selectors that an expression reads its series from. Returns `false` if

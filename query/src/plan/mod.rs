@@ -355,10 +355,10 @@ impl Call {
 impl Selector {
     /// Returns the metric name that all selected series have, if the matchers require one.
     pub(crate) fn metric_name(&self) -> Option<&str> {
-        let is_name = |m: &&Matcher| {
-            m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty()
-        };
-        self.matchers.iter().find(is_name).map(Matcher::value)
+        self.matchers
+            .iter()
+            .find(|m| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty())
+            .map(Matcher::value)
     }
 }
 

@@ -61,21 +61,22 @@ fn order(plan: &Plan, default_step_ms: i64) -> Option<Order> {
 fn order_of_subquery(subquery: &Subquery, default_step_ms: i64) -> Option<Order> {
     let step_ms = subquery.step_ms.unwrap_or(default_step_ms);
     // If its step is longer than its range, some steps of the query have no step of the subquery.
-    (step_ms <= subquery.range_ms)
-        .then(|| order(&subquery.expr, default_step_ms))
-        .flatten()
+    if step_ms > subquery.range_ms {
+        return None;
+    }
+    order(&subquery.expr, default_step_ms)
 }
 
 fn order_of_call(plan: &Plan, call: &Call, default_step_ms: i64) -> Option<Order> {
-    let mut orders = Vec::with_capacity(call.args.len());
+    // The order of the first argument that has series.
+    let mut series_order = None;
     for arg in &call.args {
-        orders.push((order(arg, default_step_ms)?, arg.value_type));
+        let order = order(arg, default_step_ms)?;
+        if matches!(arg.value_type, ValueType::Vector | ValueType::Matrix) {
+            series_order.get_or_insert(order);
+        }
     }
-    let is_series = |value_type| matches!(value_type, ValueType::Vector | ValueType::Matrix);
-    let series_order = orders
-        .iter()
-        .find(|(_, value_type)| is_series(*value_type))
-        .map_or(Order::Fixed, |(order, _)| *order);
+    let series_order = series_order.unwrap_or(Order::Fixed);
     match call.implementation {
         Implementation::OverRange(function) => {
             // Two series with equal labels are an error even if no step has both.
@@ -144,12 +145,11 @@ fn is_integral(plan: &Plan) -> bool {
 }
 
 fn order_of_chain(chain: &Chain, default_step_ms: i64) -> Option<Order> {
-    let (mut lhs, mut lhs_type) = (
-        order(&chain.first, default_step_ms)?,
-        chain.first.value_type,
-    );
+    let mut lhs = order(&chain.first, default_step_ms)?;
+    let mut lhs_type = chain.first.value_type;
     for link in &chain.links {
-        let (rhs, rhs_type) = (order(&link.rhs, default_step_ms)?, link.rhs.value_type);
+        let rhs = order(&link.rhs, default_step_ms)?;
+        let rhs_type = link.rhs.value_type;
         lhs = match &link.matching {
             Some(matching) => order_of_match(link.op, matching, lhs, rhs)?,
             None if lhs_type == ValueType::Vector => lhs,

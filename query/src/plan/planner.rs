@@ -64,7 +64,8 @@ impl Built {
     }
 
     fn invariant(mut self, invariant: bool, beneficial: bool) -> Self {
-        (self.invariant, self.beneficial) = (invariant, beneficial);
+        self.invariant = invariant;
+        self.beneficial = beneficial;
         self
     }
 
@@ -136,7 +137,8 @@ impl Planner {
 
     fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
         let shift = self.shift(selector.offset.as_ref(), selector.at)?;
-        let (matchers, extension) = (selector.matchers.clone(), selector.extension);
+        let matchers = selector.matchers.clone();
+        let extension = selector.extension;
         Ok(Selector {
             n_written: matchers.len(),
             matchers,
@@ -278,15 +280,16 @@ impl Planner {
     fn chain(&self, expr: &Expr, binary: &ast::Binary) -> Result<Built, String> {
         let (first, operators) = binary.chain();
         let mut lhs = self.build(first)?;
-        for (at, operator) in operators.iter().enumerate() {
+        for (idx, operator) in operators.iter().enumerate() {
             // The span of an operator ends with its right side, like the left side of the next
             // operator.
             let span = operators
-                .get(at + 1)
+                .get(idx + 1)
                 .map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
             // Constant folding. An operator that is not for scalars fails during the evaluation.
-            if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind)
+            if let PlanKind::Number(a) = &lhs.plan.kind
+                && let PlanKind::Number(b) = &rhs.plan.kind
                 && !is_trim(operator.op)
             {
                 let mut value = [*a];
@@ -299,21 +302,20 @@ impl Planner {
                 continue;
             }
             let invariant = lhs.invariant && rhs.invariant;
-            let (lhs_plan, rhs) = match invariant {
-                true => (lhs.plan, rhs.plan),
-                false => (lhs.wrapped_if_beneficial(), rhs.wrapped_if_beneficial()),
+            let (lhs_plan, rhs) = if invariant {
+                (lhs.plan, rhs.plan)
+            } else {
+                (lhs.wrapped_if_beneficial(), rhs.wrapped_if_beneficial())
             };
+            let mut matching = operator.matching.clone();
+            if let Some(matching) = &mut matching {
+                matching.labels = label_names::sort(std::mem::take(&mut matching.labels));
+                matching.include = label_names::sort(std::mem::take(&mut matching.include));
+            }
             let link = Link {
                 op: operator.op,
                 rhs,
-                matching: operator
-                    .matching
-                    .clone()
-                    .map(|matching| ast::VectorMatching {
-                        labels: label_names::sort(matching.labels),
-                        include: label_names::sort(matching.include),
-                        ..matching
-                    }),
+                matching,
                 return_bool: operator.return_bool,
                 span,
             };
@@ -330,14 +332,12 @@ impl Planner {
 /// Appends a link to a chain, or creates a chain.
 fn extend(lhs: Plan, link: Link) -> Plan {
     let scalars = lhs.value_type == ValueType::Scalar && link.rhs.value_type == ValueType::Scalar;
-    let (value_type, span) = (
-        if scalars {
-            ValueType::Scalar
-        } else {
-            ValueType::Vector
-        },
-        link.span,
-    );
+    let value_type = if scalars {
+        ValueType::Scalar
+    } else {
+        ValueType::Vector
+    };
+    let span = link.span;
     let chain = match lhs.kind {
         PlanKind::Chain(mut chain) => {
             chain.links.push(link);

@@ -14,7 +14,9 @@ use crate::functions::{Implementation, SeriesFunction};
 
 /// Narrows the selectors of all set operators in a plan.
 pub(crate) fn propagate_matchers(plan: &mut Plan) {
-    plan.children_mut().into_iter().for_each(propagate_matchers);
+    for child in plan.children_mut() {
+        propagate_matchers(child);
+    }
     if let PlanKind::Chain(chain) = &mut plan.kind {
         narrow(chain);
     }

@@ -42,7 +42,9 @@ fn mark_below(plan: &mut Plan, need: Need) {
                 "histogram_stddev" | "histogram_stdvar" | "changes" => Need::Buckets,
                 _ => need,
             };
-            call.args.iter_mut().for_each(|arg| mark_below(arg, need));
+            for arg in &mut call.args {
+                mark_below(arg, need);
+            }
         }
         PlanKind::Aggregate(aggregate) => {
             let need = if aggregate.op == AggregateOp::CountValues {
@@ -50,27 +52,24 @@ fn mark_below(plan: &mut Plan, need: Need) {
             } else {
                 need
             };
-            aggregate
-                .param
-                .iter_mut()
-                .for_each(|param| mark_below(param, need));
+            if let Some(param) = &mut aggregate.param {
+                mark_below(param, need);
+            }
             mark_below(&mut aggregate.expr, need);
         }
         PlanKind::Chain(chain) => {
             use BinaryOp::{Eq, Ne, TrimLower, TrimUpper};
-            let reads_buckets = |op: BinaryOp| matches!(op, TrimUpper | TrimLower | Eq | Ne);
             // An operator is a parent of its right side and of all operands to its left.
-            let last = chain.links.iter().rposition(|link| reads_buckets(link.op));
-            let need_of = |at: usize| {
-                if last.is_some_and(|last| at <= last) {
-                    Need::Buckets
-                } else {
-                    need
-                }
-            };
-            mark_below(&mut chain.first, need_of(0));
-            for (at, link) in chain.links.iter_mut().enumerate() {
-                mark_below(&mut link.rhs, need_of(at));
+            let n_below = chain
+                .links
+                .iter()
+                .rposition(|link| matches!(link.op, TrimUpper | TrimLower | Eq | Ne))
+                .map_or(0, |last| last + 1);
+            let first_need = if n_below > 0 { Need::Buckets } else { need };
+            mark_below(&mut chain.first, first_need);
+            for (idx, link) in chain.links.iter_mut().enumerate() {
+                let link_need = if idx < n_below { Need::Buckets } else { need };
+                mark_below(&mut link.rhs, link_need);
             }
         }
         PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => mark_below(inner, need),

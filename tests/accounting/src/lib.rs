@@ -92,8 +92,12 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
     let seed = from_env("VARVE_ACCOUNTING_SEED", 1);
     let (_directory, db) = store::hostile();
     let engine = Engine::new(EngineOptions {
+        lookback_delta_ms: 300_000,
+        samples_max: 50_000_000,
+        subquery_step_ms: 60_000,
+        parallelism: 1,
+        cache_size: 0,
         features: requests::features(),
-        ..EngineOptions::default()
     });
     let mut random = Random::new(seed);
     let (mut bytes, mut cpu) = (

@@ -8,9 +8,10 @@ use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 
 use super::*;
-use crate::engine::{Engine, EngineOptions, QueryResult, Request};
+use crate::engine::{Engine, EngineOptions, QueryResult, Request, test_options};
 use crate::error::Error;
 use crate::stats::StatsMode;
+use crate::value::Value;
 
 const CACHE_SIZE: usize = 1 << 20;
 
@@ -36,7 +37,7 @@ fn engine(cache_size: usize) -> Engine {
     Engine::new(EngineOptions {
         cache_size,
         features,
-        ..EngineOptions::default()
+        ..test_options()
     })
 }
 

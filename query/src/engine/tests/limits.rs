@@ -380,7 +380,7 @@ fn a_query_on_several_threads_ends_and_releases_everything() {
     let options = EngineOptions {
         parallelism: 3,
         features: Features::all(),
-        ..EngineOptions::default()
+        ..test_options()
     };
     let engine = Engine::new(options);
     for query in QUERIES {

@@ -12,6 +12,8 @@ use varve_tsdb::{Options, WriteBatch};
 
 use super::*;
 use crate::stats::SampleStats;
+use crate::steps::Steps;
+use crate::value::{MatrixSeries, Value};
 
 /// Creates a store with the series `m{i="0"}` to `m{i="99"}`, one sample per second from 0 to 99 s.
 fn store() -> (TempDir, Db) {
@@ -40,7 +42,7 @@ fn engine(samples_max: usize) -> Engine {
     Engine::new(EngineOptions {
         samples_max,
         features: Features::all(),
-        ..EngineOptions::default()
+        ..test_options()
     })
 }
 
@@ -59,7 +61,7 @@ fn plain_engine_with(type_and_unit_labels: bool) -> Engine {
     Engine::new(EngineOptions {
         samples_max: usize::MAX,
         features,
-        ..EngineOptions::default()
+        ..test_options()
     })
 }
 
@@ -494,7 +496,7 @@ fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
         let options = EngineOptions {
             parallelism,
             features: Features::all(),
-            ..EngineOptions::default()
+            ..test_options()
         };
         Engine::new(options)
     };

@@ -105,7 +105,7 @@ fn result_of(parallelism: usize, query: &str, times: Steps) -> (String, usize) {
                 parallelism,
                 samples_max: 100_000,
                 features: Features::all(),
-                ..EngineOptions::default()
+                ..test_options()
             };
             Engine::new(options)
         };

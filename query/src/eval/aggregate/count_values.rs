@@ -17,8 +17,6 @@ impl Evaluator<'_> {
     /// `count_values("label", v)`
     pub(super) fn count_values(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
         let label = value_label(aggregate)?;
-        let is_in_key =
-            |name: &str| is_grouping(aggregate, name) || (!aggregate.without && name == label);
         let mut counts = Counts {
             groups: HashMap::new(),
             columns: Vec::new(),
@@ -28,7 +26,8 @@ impl Evaluator<'_> {
         self.each_input(
             &aggregate.expr,
             steps,
-            (&LabelHint::All, false),
+            &LabelHint::All,
+            false,
             1,
             &mut |series| {
                 let mut last: Option<(u64, usize)> = None;
@@ -45,7 +44,10 @@ impl Evaluator<'_> {
                                 || Plain(value).to_string(),
                                 |histogram| histogram.to_string(),
                             );
-                            let labels = series.labels.with(&label, &text).filter(is_in_key);
+                            let labels = series.labels.with(&label, &text).filter(|name| {
+                                is_grouping(aggregate, name)
+                                    || (!aggregate.without && name == label)
+                            });
                             if !counts.groups.contains_key(&labels) {
                                 charge.grow(Column::size(steps.n_steps) + 2 * labels.size())?;
                             }

@@ -62,13 +62,12 @@ impl Fold {
     /// # Errors
     /// [`Error::Execution`] for an operator that is not a fold.
     pub(super) fn new(op: AggregateOp, n_steps: usize) -> Result<Self> {
-        let zeros = || vec![0.0; n_steps];
         let state = match op {
             AggregateOp::Sum => State::Sum(vec![KahanSum::new(0.0); n_steps]),
             AggregateOp::Avg => State::Avg(vec![Mean::new(0.0); n_steps]),
-            AggregateOp::Count => State::Count(zeros()),
-            AggregateOp::Min => State::Min(zeros()),
-            AggregateOp::Max => State::Max(zeros()),
+            AggregateOp::Count => State::Count(vec![0.0; n_steps]),
+            AggregateOp::Min => State::Min(vec![0.0; n_steps]),
+            AggregateOp::Max => State::Max(vec![0.0; n_steps]),
             AggregateOp::Group => State::Group(n_steps),
             AggregateOp::Stddev => State::Stddev(vec![Variance::new(0.0); n_steps]),
             AggregateOp::Stdvar => State::Stdvar(vec![Variance::new(0.0); n_steps]),
@@ -111,13 +110,9 @@ impl Fold {
                 self.add_floats(&series.column);
             }
             AggregateOp::Sum | AggregateOp::Avg => {
-                let new = || Box::new(HistogramFold::new(self.op, limits));
-                self.histograms.get_or_insert_with(new).add(
-                    series,
-                    &self.seen,
-                    annotations,
-                    limits,
-                )?;
+                self.histograms
+                    .get_or_insert_with(|| Box::new(HistogramFold::new(self.op, limits)))
+                    .add(series, &self.seen, annotations, limits)?;
                 self.add_floats(&floats_of(&series.column));
             }
             _ => {

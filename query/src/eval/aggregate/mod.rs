@@ -145,13 +145,15 @@ impl Evaluator<'_> {
             .into_iter()
             .map(|aggregate| Folds::new(aggregate, steps))
             .collect();
-        let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
+        let limits = self.limits.clone();
+        let snapshot = self.side_effects_snapshot();
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
         self.each_input(
             &aggregate.expr,
             steps,
-            (&hint, is_sorted),
+            &hint,
+            is_sorted,
             n_uses,
             &mut |series| {
                 folds
@@ -164,9 +166,9 @@ impl Evaluator<'_> {
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
             let (vector, annotations) = folds.finish(&limits)?;
             if std::ptr::eq(other, plan) {
-                annotations
-                    .into_iter()
-                    .for_each(|(annotation, span)| self.annotations.add(annotation, span));
+                for (annotation, span) in annotations {
+                    self.annotations.add(annotation, span);
+                }
                 own = Some(vector);
             } else if let Some(other_aggregate) = aggregate_of(other) {
                 let side_effects = side_effects_of_input.relocated(
@@ -234,7 +236,8 @@ impl<'a> Folds<'a> {
     fn add(&mut self, series: &Series, charge: &mut Charge, limits: &Limits) -> Result<()> {
         let (group, is_new) = self.groups.intern(&series.labels);
         if is_new {
-            let (op, n_steps) = (self.groups.aggregate.op, self.steps.n_steps);
+            let op = self.groups.aggregate.op;
+            let n_steps = self.steps.n_steps;
             charge.grow(Fold::size(op, n_steps) + GroupingKeys::size(self.groups.labels(group)))?;
             self.folds.push((Fold::new(op, n_steps)?, false));
         }

@@ -21,14 +21,16 @@ impl Evaluator<'_> {
     pub(super) fn quantile(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
         let (quantiles, range) = self.param(aggregate, steps)?;
         let hint = labels_for(&[aggregate]);
-        let (mut groups, mut values): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
+        let mut groups = Groups::new(aggregate);
+        let mut values: Vec<Values> = Vec::new();
         let mut charge = self.limits.ctx.charge();
         let mut ignored_histograms = false;
         let is_sorted = self.sorts_input_of(&[aggregate]);
         self.each_input(
             &aggregate.expr,
             steps,
-            (&hint, is_sorted),
+            &hint,
+            is_sorted,
             1,
             &mut |mut series| {
                 if !series.column.histograms.is_empty() {
@@ -52,10 +54,9 @@ impl Evaluator<'_> {
                 // A growing list may have a capacity of twice its length.
                 charge.grow(series.column.present.count() * 2 * size_of::<f64>())?;
                 let Values { by_step, drop_name } = &mut values[group];
-                series
-                    .column
-                    .iter()
-                    .for_each(|(step, value)| by_step[step].push(value));
+                for (step, value) in series.column.iter() {
+                    by_step[step].push(value);
+                }
                 *drop_name |= series.drop_name;
                 Ok(())
             },

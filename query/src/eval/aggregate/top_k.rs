@@ -41,7 +41,8 @@ impl Evaluator<'_> {
         self.each_input(
             &aggregate.expr,
             steps,
-            (&LabelHint::All, false),
+            &LabelHint::All,
+            false,
             1,
             &mut |series| {
                 if range.max < 1.0 || valid.is_err() {
@@ -72,9 +73,11 @@ impl Evaluator<'_> {
     pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
         let (ratios, range) = self.param(aggregate, steps)?;
         let limits = self.limits.clone();
-        let (mut selected, mut held, mut charge) =
-            (limits.vector(), limits.samples.held(), limits.ctx.charge());
-        let (mut groups, mut group_of) = (Groups::new(aggregate), Vec::new());
+        let mut selected = limits.vector();
+        let mut held = limits.samples.held();
+        let mut charge = limits.ctx.charge();
+        let mut groups = Groups::new(aggregate);
+        let mut group_of = Vec::new();
         self.each_series(&aggregate.expr, steps, &mut |mut series| {
             limits.check()?;
             let n_samples = series.column.n_samples();
@@ -83,16 +86,13 @@ impl Evaluator<'_> {
                 charge.grow(GroupingKeys::size(groups.labels(group)))?;
             }
             let offset = sampling_offset(&series.labels);
-            let is_selected = |ratio: f64| {
+            series.column.present.retain(|step| {
+                let ratio = ratios[step].clamp(-1.0, 1.0);
                 if ratio >= 0.0 {
-                    offset < ratio
+                    ratio != 0.0 && offset < ratio
                 } else {
                     offset >= 1.0 + ratio
                 }
-            };
-            series.column.present.retain(|step| {
-                let ratio = ratios[step].clamp(-1.0, 1.0);
-                ratio != 0.0 && is_selected(ratio)
             });
             // As in Prometheus, unselected samples count as held until the aggregation ends.
             held.grow(n_samples - series.column.n_samples())?;
@@ -248,8 +248,12 @@ impl<'a> TopK<'a> {
     /// Builds the heaps of a group from the series that have been offered.
     fn build_heaps(&mut self, group: usize) -> Result<()> {
         self.charge.grow(self.ks.len() * size_of::<Heap>())?;
-        let heap_of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
-        let heaps = GroupSelection::Heaps(self.ks.iter().map(heap_of_step).collect());
+        let heaps = GroupSelection::Heaps(
+            self.ks
+                .iter()
+                .map(|&k| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize }))
+                .collect(),
+        );
         if let GroupSelection::All(members) = std::mem::replace(&mut self.selected[group], heaps) {
             for at in members {
                 // Every step selects the series, so `release` is not called meanwhile.
@@ -298,7 +302,7 @@ impl<'a> TopK<'a> {
     fn has_tie(&self) -> bool {
         self.selected
             .iter()
-            .any(|of| matches!(of, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
+            .any(|group| matches!(group, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
     }
 
     /// Returns the selected series, present at the steps that selected them. If there is a single
@@ -318,7 +322,9 @@ impl<'a> TopK<'a> {
             .iter_mut()
             .flatten()
             .filter(|selected| selected.n_uses > 0);
-        in_heaps.for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
+        for selected in in_heaps {
+            selected.series.column.present = StepSet::empty(n_steps);
+        }
         let mut order = Vec::new();
         for of_group in &mut self.selected {
             let heaps = match of_group {
@@ -379,10 +385,9 @@ fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
 /// values.
 fn reorder(vector: &mut Vector, order: &[usize]) {
     let mut ranks = vec![usize::MAX; vector.series.len()];
-    order
-        .iter()
-        .enumerate()
-        .for_each(|(rank, &series)| ranks[series] = rank);
+    for (rank, &series) in order.iter().enumerate() {
+        ranks[series] = rank;
+    }
     let mut series: Vec<_> = std::mem::take(&mut vector.series)
         .into_iter()
         .zip(ranks)

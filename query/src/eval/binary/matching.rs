@@ -99,12 +99,7 @@ pub(super) fn combine(
     let (many, one) = if is_swapped { (rhs, lhs) } else { (lhs, rhs) };
     // Series that differ only in labels that are removed with the name can be told apart only by
     // all labels.
-    let has_name_labels = |series: &Series| {
-        NAME_LABELS
-            .iter()
-            .any(|name| series.labels.get(name).is_some())
-    };
-    let has_partial_labels = has_partial_labels && !many.series.iter().any(has_name_labels);
+    let has_partial_labels = has_partial_labels && !has_any_label(&many, &NAME_LABELS);
     let mut join = Join {
         link,
         matching,
@@ -125,16 +120,10 @@ pub(super) fn combine(
     }
     // Distinct series of the "many" side have distinct results unless a label of theirs is
     // replaced.
-    let is_replaced = |series: &Series| {
-        matching
-            .include
-            .iter()
-            .any(|name| series.labels.get(name).is_some())
-    };
     // The series of a whole range query are sorted by labels at the end.
     let is_query = link.span == evaluator.query_span;
     evaluator.is_order_fixed &=
-        is_query || matching.include.is_empty() || !many.series.iter().any(is_replaced);
+        is_query || matching.include.is_empty() || !has_any_label(&many, &matching.include);
     join.sort();
     let Join {
         mut out,
@@ -146,6 +135,15 @@ pub(super) fn combine(
         out.merge_same_labels()?;
     }
     Ok(out)
+}
+
+/// Returns `true` if a series has one of these labels.
+fn has_any_label(vector: &Vector, names: &[impl AsRef<str>]) -> bool {
+    vector.series.iter().any(|series| {
+        names
+            .iter()
+            .any(|name| series.labels.get(name.as_ref()).is_some())
+    })
 }
 
 /// Returns the steps at which results are possible: without a fill value, those at which both sides
@@ -160,15 +158,19 @@ fn active_steps(
     if matching.fill_left.is_some() || matching.fill_right.is_some() {
         return Ok(StepSet::full(n_steps));
     }
-    let any = |vector: &Vector| -> Result<StepSet> {
-        let mut steps = StepSet::empty(n_steps);
-        for series in &vector.series {
-            limits.check()?;
-            steps.union_with(&series.column.present);
-        }
-        Ok(steps)
-    };
-    Ok(any(many)?.intersection(&any(one)?))
+    let active_many = present_steps(many, n_steps, limits)?;
+    let active_one = present_steps(one, n_steps, limits)?;
+    Ok(active_many.intersection(&active_one))
+}
+
+/// Returns the steps at which any series has a value.
+fn present_steps(vector: &Vector, n_steps: usize, limits: &Limits) -> Result<StepSet> {
+    let mut steps = StepSet::empty(n_steps);
+    for series in &vector.series {
+        limits.check()?;
+        steps.union_with(&series.column.present);
+    }
+    Ok(steps)
 }
 
 /// Groups the series of both sides by signature, in order of appearance.
@@ -178,7 +180,8 @@ fn group(
     matching: &VectorMatching,
     limits: &Limits,
 ) -> Result<Groups> {
-    let (mut list, mut charge) = (Vec::<Group>::new(), limits.ctx.charge());
+    let mut list = Vec::<Group>::new();
+    let mut charge = limits.ctx.charge();
     let mut keys = GroupingKeys::default();
     for (vector, is_many) in [(many, true), (one, false)] {
         for (at, series) in vector.series.iter().enumerate() {
@@ -251,7 +254,8 @@ impl Join<'_> {
         let Some((_, a, b)) = earliest else {
             return Ok(());
         };
-        let (a, b) = (&one.series[a].labels, &one.series[b].labels);
+        let a = &one.series[a].labels;
+        let b = &one.series[b].labels;
         let side = if self.is_swapped { "left" } else { "right" };
         let mut printed = [a.to_string(), b.to_string()];
         printed.sort_unstable();
@@ -283,21 +287,24 @@ impl Join<'_> {
         let mut matched = StepSet::empty(self.n_steps);
         // At most one series per step: `check_one_side` rejects series that overlap at active
         // steps.
-        let is_active = |at: &&usize| one.series[**at].column.present.overlaps(&self.active);
-        let active: Vec<_> = group.one.iter().filter(is_active).collect();
+        let mut active = Vec::new();
+        for &index in &group.one {
+            if one.series[index].column.present.overlaps(&self.active) {
+                active.push(&one.series[index]);
+            }
+        }
         for &index in &group.many {
             let m = &many.series[index];
             let mut alone = m.column.present.intersection(&self.active);
-            for &&o in &active {
+            for &o in &active {
                 self.limits.check()?;
-                let o = &one.series[o];
                 let steps = alone.intersection(&o.column.present);
                 alone.subtract(&steps);
-                matched.union_with(&self.pair((m, o), steps, index, &mut matched_steps)?);
+                matched.union_with(&self.pair(m, o, steps, index, &mut matched_steps)?);
             }
             if let Some(fill) = fill_one {
                 let o = self.filled(&m.labels, fill);
-                matched.union_with(&self.pair((m, &o), alone, index, &mut matched_steps)?);
+                matched.union_with(&self.pair(m, &o, alone, index, &mut matched_steps)?);
             }
         }
         if let Some(fill) = fill_many {
@@ -307,12 +314,8 @@ impl Join<'_> {
                 let mut alone = o.column.present.clone();
                 alone.subtract(&matched);
                 let m = self.filled(&o.labels, fill);
-                self.pair(
-                    (&m, o),
-                    alone,
-                    many.series.len() + index,
-                    &mut matched_steps,
-                )?;
+                let order = many.series.len() + index;
+                self.pair(&m, o, alone, order, &mut matched_steps)?;
             }
         }
         Ok(())
@@ -332,7 +335,8 @@ impl Join<'_> {
     /// a comparison. `order` is the position of the pair in Prometheus' order of evaluation.
     fn pair(
         &mut self,
-        (many, one): (&Series, &Series),
+        many: &Series,
+        one: &Series,
         steps: StepSet,
         order: usize,
         matched_steps: &mut MatchedSteps,
@@ -355,13 +359,11 @@ impl Join<'_> {
                 (floats(op, return_bool, lhs, rhs, steps.clone()), steps)
             } else {
                 let mut column = Column::absent(self.n_steps);
-                let outcome = |step| operators::combine(op, element(lhs, step), element(rhs, step));
-                let annotate = |step, annotation| self.annotations.add(step, order, annotation);
                 let combined = combine_steps(
                     &steps,
                     return_bool,
-                    outcome,
-                    annotate,
+                    |step| operators::combine(op, element(lhs, step), element(rhs, step)),
+                    |step, annotation| self.annotations.add(step, order, annotation),
                     &self.limits,
                     &mut column,
                 )?;
@@ -432,7 +434,9 @@ impl Join<'_> {
             }
             result.push(name, value);
         }
-        included.for_each(|(name, value)| result.push(name, value));
+        for (name, value) in included {
+            result.push(name, value);
+        }
         result.finish()
     }
 }

@@ -76,23 +76,22 @@ impl Evaluator<'_> {
             return Ok(None);
         };
         let swapped = matching.cardinality == Cardinality::OneToMany;
-        let (many, is_vector) = (if swapped { &link.rhs } else { first }, |plan: &Plan| {
-            plan.value_type == ValueType::Vector
-        });
-        if !is_vector(first) || !is_vector(&link.rhs) || !self.reads_one_metric(many) {
+        let many = if swapped { &link.rhs } else { first };
+        let are_vectors =
+            first.value_type == ValueType::Vector && link.rhs.value_type == ValueType::Vector;
+        if !are_vectors || !self.reads_one_metric(many) {
             return Ok(None);
         }
         // The left side is always evaluated first.
-        let (lhs, rhs) = match swapped {
-            false => (
-                self.narrow_vector(many, steps, &hint)?,
-                self.vector(&link.rhs, steps)?,
-            ),
-            true => (
-                self.vector(first, steps)?,
-                self.narrow_vector(many, steps, &hint)?,
-            ),
-        };
+        let lhs;
+        let rhs;
+        if swapped {
+            lhs = self.vector(first, steps)?;
+            rhs = self.narrow_vector(many, steps, &hint)?;
+        } else {
+            lhs = self.narrow_vector(many, steps, &hint)?;
+            rhs = self.vector(&link.rhs, steps)?;
+        }
         matching::combine(link, matching, lhs, rhs, steps.n_steps, true, self).map(Some)
     }
 

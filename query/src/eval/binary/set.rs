@@ -61,7 +61,8 @@ fn presence(
     limits: &Limits,
 ) -> Result<Presence> {
     let mut charge = limits.ctx.charge();
-    let (mut signatures, mut steps) = (GroupingKeys::default(), Vec::new());
+    let mut signatures = GroupingKeys::default();
+    let mut steps = Vec::new();
     for series in &vector.series {
         limits.check()?;
         let (signature, is_new) =

@@ -126,29 +126,29 @@ impl Evaluator<'_> {
             .iter()
             .map(|arg| self.scalar(arg, steps))
             .collect::<Result<Vec<_>>>()?;
-        args[2..]
-            .iter()
-            .zip(&quantiles)
-            .try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
+        for (arg, quantiles) in args[2..].iter().zip(&quantiles) {
+            self.check_quantiles(quantiles, arg.span)?;
+        }
         let histograms = self.histograms(vector, args[0].span, steps)?;
-        let (limits, mut out) = (self.limits.clone(), self.limits.vector());
+        let limits = self.limits.clone();
+        let mut out = limits.vector();
         let delayed = self.settings.features.delayed_name_removal;
-        for (at, of_steps) in quantiles.iter().enumerate() {
+        for (idx, quantile) in quantiles.iter().enumerate() {
             // Each histogram and step is reported once, whatever the number of quantiles.
             let is_reported = |step: usize| {
-                !quantiles[..at]
+                !quantiles[..idx]
                     .iter()
                     .any(|earlier| is_valid(earlier[step]))
             };
             self.each_quantile(
                 &histograms,
-                of_steps,
+                quantile,
                 &is_reported,
                 steps,
                 &mut |mut series| {
                     // First drops the name: the label that is set next may be the name.
                     series.drop_name(delayed);
-                    split_by_quantile(&series, of_steps, label, &limits, &mut out)
+                    split_by_quantile(&series, quantile, label, &limits, &mut out)
                 },
             )?;
         }
@@ -158,23 +158,27 @@ impl Evaluator<'_> {
 
     /// `histogram_fraction(lower, upper, v)`
     pub(super) fn histogram_fraction(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
-        let (lower, upper) = (self.scalar(&args[0], steps)?, self.scalar(&args[1], steps)?);
+        let lower = self.scalar(&args[0], steps)?;
+        let upper = self.scalar(&args[1], steps)?;
         let vector = self.vector(&args[2], steps)?;
         let histograms = self.histograms(vector, args[2].span, steps)?;
         let mut out = self.limits.vector();
         for native in &histograms.native {
-            let fraction =
-                |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
-            out.push(self.map_native(native, histograms.span, steps, fraction)?)?;
+            out.push(
+                self.map_native(native, histograms.span, steps, |step, histogram| {
+                    histogram.fraction(lower[step], upper[step])
+                })?,
+            )?;
         }
         for classic in &histograms.classic {
-            let fraction = |step, buckets: &mut Vec<Bucket>| {
-                (
-                    classic_histogram::fraction(lower[step], upper[step], buckets),
-                    None,
-                )
-            };
-            out.push(self.map_classic(classic, &histograms, steps, fraction)?)?;
+            out.push(
+                self.map_classic(classic, &histograms, steps, |step, buckets| {
+                    (
+                        classic_histogram::fraction(lower[step], upper[step], buckets),
+                        None,
+                    )
+                })?,
+            )?;
         }
         self.without_names(out)
     }
@@ -190,16 +194,20 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         for native in &histograms.native {
-            let quantile =
-                |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
-            sink(self.map_native(native, histograms.span, steps, quantile)?)?;
+            sink(
+                self.map_native(native, histograms.span, steps, |step, histogram| {
+                    histogram.quantile(quantiles[step])
+                })?,
+            )?;
         }
         for classic in &histograms.classic {
-            let quantile = |step: usize, buckets: &mut Vec<Bucket>| {
-                let (value, raised) = classic_histogram::quantile(quantiles[step], buckets);
-                (value, raised.filter(|_| is_reported(step)))
-            };
-            sink(self.map_classic(classic, histograms, steps, quantile)?)?;
+            sink(
+                self.map_classic(classic, histograms, steps, |step, buckets| {
+                    let (value, raised) = classic_histogram::quantile(quantiles[step], buckets);
+                    let reported = if is_reported(step) { raised } else { None };
+                    (value, reported)
+                })?,
+            )?;
         }
         Ok(())
     }
@@ -296,7 +304,8 @@ impl Evaluator<'_> {
     /// Groups series into histograms, in order of appearance. Adds warnings about series without a
     /// valid `le`. Drops steps that have both a classic and a native histogram.
     fn histograms(&mut self, mut vector: Vector, span: Span, steps: Steps) -> Result<Histograms> {
-        let (mut classic, mut charge): (Vec<Classic>, _) = (Vec::new(), self.limits.ctx.charge());
+        let mut classic: Vec<Classic> = Vec::new();
+        let mut charge = self.limits.ctx.charge();
         let mut native = take_native(&mut vector, &mut charge, &self.limits)?;
         let mut groups = GroupingKeys::default();
         for (at, series) in vector.series.iter().enumerate() {
@@ -400,14 +409,15 @@ fn split_by_quantile(
     limits: &Limits,
     out: &mut Vector,
 ) -> Result<()> {
-    let (mut split, mut index_of): (Vec<Series>, _) = (Vec::new(), HashMap::new());
+    let mut split: Vec<Series> = Vec::new();
+    let mut index_of = HashMap::new();
     let mut charge = limits.ctx.charge();
     for (step, value) in series.column.iter() {
         limits.check()?;
         // 0 and -0 are one quantile.
         let quantile = quantiles[step] + 0.0;
-        let at = *index_of.entry(quantile.to_bits()).or_insert(split.len());
-        if at == split.len() {
+        let split_idx = *index_of.entry(quantile.to_bits()).or_insert(split.len());
+        if split_idx == split.len() {
             charge.grow(series_size(series))?;
             let labels = series.labels.with(label, &decimal::open_metrics(quantile));
             let column = Column::absent(quantiles.len());
@@ -417,7 +427,7 @@ fn split_by_quantile(
                 column,
             });
         }
-        split[at].column.set(step, value);
+        split[split_idx].column.set(step, value);
     }
     split.into_iter().try_for_each(|series| out.push(series))
 }

@@ -110,9 +110,10 @@ impl Evaluator<'_> {
             for (name, values) in IDENTIFYING.iter().zip(&values) {
                 self.limits.check()?;
                 let any: Vec<_> = values.iter().map(|value| Regexp::escape(value)).collect();
-                let matcher = match values.is_empty() {
-                    true => Ok(Matcher::equal(name, "")),
-                    false => Matcher::new(MatchOp::Regexp, name, &any.join("|")),
+                let matcher = if values.is_empty() {
+                    Ok(Matcher::equal(name, ""))
+                } else {
+                    Matcher::new(MatchOp::Regexp, name, &any.join("|"))
                 };
                 matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
             }
@@ -185,7 +186,8 @@ fn identity(labels: &Labels) -> Labels {
 }
 
 fn candidates<'a>(infos: &'a Vector, limits: &Limits) -> Result<(Candidates<'a>, Charge)> {
-    let (mut candidates, mut charge) = (Candidates::new(), limits.ctx.charge());
+    let mut candidates = Candidates::new();
+    let mut charge = limits.ctx.charge();
     for series in &infos.series {
         limits.check()?;
         let identity = identity(&series.labels);
@@ -211,7 +213,8 @@ fn enrich(
     out: &mut Vector,
 ) -> Result<()> {
     let mut results: HashMap<Vec<Option<usize>>, Option<Series>> = HashMap::new();
-    let (mut chosen, mut charge) = (Vec::new(), limits.ctx.charge());
+    let mut chosen = Vec::new();
+    let mut charge = limits.ctx.charge();
     for step in series.column.present.iter() {
         limits.check()?;
         chosen.clear();
@@ -261,11 +264,9 @@ fn newest(candidates: &[&Series], step: usize) -> Result<Option<usize>> {
         match best {
             Some((_, known)) if known > time => {}
             Some((other, known)) if known == time => {
-                let (a, b, time_ms) = (
-                    &candidates[other].labels,
-                    &series.labels,
-                    (time * 1000.0).round(),
-                );
+                let a = &candidates[other].labels;
+                let b = &series.labels;
+                let time_ms = (time * 1000.0).round();
                 let conflict = format!("existing {a} @ {time_ms}, new {b} @ {time_ms}");
                 return Err(Error::Execution(format!(
                     "found duplicate series for info metric: {conflict}"

@@ -43,25 +43,21 @@ impl Evaluator<'_> {
             .iter()
             .map(|arg| joined_label("source", arg))
             .collect::<Result<Vec<_>>>()?;
-        let (dst, separator) = (
-            joined_label("destination", &args[1])?,
-            string_arg(&args[2])?,
-        );
+        let dst = joined_label("destination", &args[1])?;
+        let separator = string_arg(&args[2])?;
         let limits = self.limits.clone();
         self.relabeled(&args[0], steps, dst, |labels, charge| {
             charge.grow(sources.len() * size_of::<&str>())?;
-            // Finding a label takes time that is linear in the number of labels.
-            let value_of = |source: &&str| {
+            let mut values = Vec::with_capacity(sources.len());
+            let mut size = 0;
+            for source in &sources {
+                // Finding a label takes time that is linear in the number of labels.
                 limits.check()?;
-                Ok(labels.get(source).unwrap_or(""))
-            };
-            let values = sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-            charge.grow(
-                values
-                    .iter()
-                    .map(|value| value.len() + separator.len())
-                    .sum(),
-            )?;
+                let value = labels.get(source).unwrap_or("");
+                size += value.len() + separator.len();
+                values.push(value);
+            }
+            charge.grow(size)?;
             Ok(Some(values.join(separator)))
         })
     }
@@ -95,15 +91,14 @@ impl Evaluator<'_> {
 
 /// Returns a label name argument of `label_join`.
 fn joined_label<'p>(what: &str, arg: &'p Plan) -> Result<&'p str> {
-    let invalid = || {
-        Error::Execution(format!(
-            "invalid {what} label name in label_join(): {}",
-            printed(arg)
-        ))
-    };
     label_arg(arg)?
         .filter(|name| !name.is_empty())
-        .ok_or_else(invalid)
+        .ok_or_else(|| {
+            Error::Execution(format!(
+                "invalid {what} label name in label_join(): {}",
+                printed(arg)
+            ))
+        })
 }
 
 /// Returns a string argument that becomes a label value. Fails if it is not UTF-8, because label

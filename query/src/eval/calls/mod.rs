@@ -30,9 +30,9 @@ fn map(column: &mut Column, f: impl Fn(usize, f64) -> f64) {
     let Column {
         values, present, ..
     } = column;
-    present
-        .iter()
-        .for_each(|step| values[step] = f(step, values[step]));
+    for step in present.iter() {
+        values[step] = f(step, values[step]);
+    }
 }
 
 impl Evaluator<'_> {
@@ -121,12 +121,14 @@ impl Evaluator<'_> {
         max: Option<&Plan>,
         steps: Steps,
     ) -> Result<StageKind<'p>> {
-        let mut bound = |plan: Option<&Plan>, default: f64| match plan {
-            Some(plan) => self.scalar(plan, steps),
-            None => self.constant(default, steps),
+        let min = match min {
+            Some(plan) => self.scalar(plan, steps)?,
+            None => self.constant(f64::NEG_INFINITY, steps)?,
         };
-        let min = bound(min, f64::NEG_INFINITY)?;
-        let max = bound(max, f64::INFINITY)?;
+        let max = match max {
+            Some(plan) => self.scalar(plan, steps)?,
+            None => self.constant(f64::INFINITY, steps)?,
+        };
         Ok(StageKind::Floats(Box::new(move |column| {
             // Drops the steps at which the maximum is less than the minimum; NaN is not less.
             column
@@ -155,10 +157,9 @@ impl Evaluator<'_> {
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
             let mut vector = self.vector(arg, steps)?;
             // The timestamp of a histogram is a float, like that of a float.
-            vector
-                .series
-                .iter_mut()
-                .for_each(|series| series.column.histograms.clear());
+            for series in &mut vector.series {
+                series.column.histograms.clear();
+            }
             let kind = map_floats(|step, _| steps.time_ms(step) as f64 / 1000.0);
             return self.apply_stage(
                 vector,
@@ -169,8 +170,10 @@ impl Evaluator<'_> {
             );
         };
         let mut vector = self.limits.vector();
-        let mut push = |series| vector.push(series);
-        self.each_timestamp(arg.id, selector, SampleField::Timestamp, steps, &mut push)?;
+        let field = SampleField::Timestamp;
+        self.each_timestamp(arg.id, selector, field, steps, &mut |series| {
+            vector.push(series)
+        })?;
         self.without_names(vector)
     }
 
@@ -182,14 +185,10 @@ impl Evaluator<'_> {
             return self.vector(arg, steps).map(|_| self.limits.vector());
         };
         let mut vector = self.limits.vector();
-        let mut push = |series| if is_on { vector.push(series) } else { Ok(()) };
-        self.each_timestamp(
-            arg.id,
-            selector,
-            SampleField::StartTimestamp,
-            steps,
-            &mut push,
-        )?;
+        let field = SampleField::StartTimestamp;
+        self.each_timestamp(arg.id, selector, field, steps, &mut |series| {
+            if is_on { vector.push(series) } else { Ok(()) }
+        })?;
         self.without_names(vector)
     }
 
@@ -225,14 +224,13 @@ fn absent_labels(arg: &Plan) -> Result<Labels> {
         .filter(|matcher| !matcher.matches_empty())
         .map(Matcher::name)
         .collect();
-    let excludes = |matcher: &&Matcher| {
-        let negative = matches!(matcher.op(), MatchOp::NotEqual | MatchOp::NotRegexp);
-        !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
-    };
     let mut value_of: HashMap<&str, &str> = HashMap::new();
     // Labels for which an equality matcher was found.
     let mut seen = HashSet::new();
-    let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
+    let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(|matcher| {
+        let negative = matches!(matcher.op(), MatchOp::NotEqual | MatchOp::NotRegexp);
+        !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
+    });
     for matcher in first
         .into_iter()
         .chain(last)

@@ -54,8 +54,11 @@ impl Evaluator<'_> {
         let mut keyed = Vec::with_capacity(vector.series.len());
         for series in std::mem::take(&mut vector.series) {
             self.limits.check()?;
-            let of_label = |(name, value)| Some((*ranks.get(name)?, value));
-            let mut key: Vec<(usize, &str)> = series.labels.iter().filter_map(of_label).collect();
+            let mut key: Vec<(usize, &str)> = series
+                .labels
+                .iter()
+                .filter_map(|(name, value)| Some((*ranks.get(name)?, value)))
+                .collect();
             key.sort_unstable();
             charge.grow(
                 2 * key.len() * size_of::<(usize, Box<str>)>()

@@ -101,9 +101,9 @@ impl Column {
 
     /// Removes all histograms.
     pub(crate) fn keep_floats(&mut self) {
-        self.histograms
-            .drain(..)
-            .for_each(|(step, _)| self.present.remove(step));
+        for (step, _) in self.histograms.drain(..) {
+            self.present.remove(step);
+        }
     }
 
     /// Appends a histogram. `step` must be after all other histograms. Before, the caller charges

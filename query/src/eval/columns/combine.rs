@@ -114,13 +114,11 @@ pub(crate) fn with_scalar(
         return Ok(());
     }
     let mut result = limits.column(scalar.len())?;
-    let outcome = |step| element_and_scalar(link.op, column, step, scalar[step], swapped);
-    let annotate = |step, annotation| annotations.add(step, order, annotation);
     combine_steps(
         &column.present,
         link.return_bool,
-        outcome,
-        annotate,
+        |step| element_and_scalar(link.op, column, step, scalar[step], swapped),
+        |step, annotation| annotations.add(step, order, annotation),
         limits,
         &mut result,
     )?;
@@ -136,13 +134,18 @@ fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: 
     let Some(compare) = arithmetic::comparison(link.op) else {
         return arithmetic::apply(link.op, values, scalar, swapped);
     };
-    let holds = |value: f64, step: usize| match swapped {
-        true => compare(scalar[step], value),
-        false => compare(value, scalar[step]),
+    let holds = |value: f64, step: usize| {
+        if swapped {
+            compare(scalar[step], value)
+        } else {
+            compare(value, scalar[step])
+        }
     };
     if link.return_bool {
         let values = values.iter_mut().enumerate();
-        values.for_each(|(step, value)| *value = f64::from(u8::from(holds(*value, step))));
+        for (step, value) in values {
+            *value = f64::from(u8::from(holds(*value, step)));
+        }
     } else {
         present.retain(|step| holds(values[step], step));
     }
@@ -156,7 +159,8 @@ fn element_and_scalar(
     scalar: f64,
     swapped: bool,
 ) -> Outcome {
-    let (value, scalar) = (element(column, step), Element::Float(scalar));
+    let value = element(column, step);
+    let scalar = Element::Float(scalar);
     if !swapped {
         return operators::combine(op, value, scalar);
     }

@@ -57,9 +57,11 @@ impl GroupingKeys {
     }
 
     fn find(&self, hash: u64, labels: &Labels, keep: &impl Fn(&str) -> bool) -> Option<usize> {
-        let is_it =
-            |&(of, index): &(u64, usize)| of == hash && is_key(&self.labels[index], labels, keep);
-        self.table.find(hash, is_it).map(|&(_, index)| index)
+        self.table
+            .find(hash, |&(key_hash, index)| {
+                key_hash == hash && is_key(&self.labels[index], labels, keep)
+            })
+            .map(|&(_, index)| index)
     }
 }
 
@@ -73,10 +75,9 @@ fn is_key(key: &Labels, labels: &Labels, keep: &impl Fn(&str) -> bool) -> bool {
 fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
     let mut state = hasher.build_hasher();
     // A packed pair contains its lengths, so it needs no separator.
-    labels
-        .packed_pairs()
-        .filter(|(name, _)| keep(name))
-        .for_each(|(_, pair)| state.write(pair.as_bytes()));
+    for (_, pair) in labels.packed_pairs().filter(|(name, _)| keep(name)) {
+        state.write(pair.as_bytes());
+    }
     state.finish()
 }
 

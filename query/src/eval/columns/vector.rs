@@ -97,9 +97,9 @@ impl Vector {
         {
             return;
         }
-        self.series
-            .iter_mut()
-            .for_each(|series| series.column.keep_floats());
+        for series in &mut self.series {
+            series.column.keep_floats();
+        }
         self.drop_empty();
     }
 

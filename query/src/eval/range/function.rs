@@ -146,7 +146,8 @@ impl RangeEvaluation<'_> {
         let mut column = self.limits.column(self.windows.steps.n_steps)?;
         let mut charge = self.limits.ctx.charge();
         let mut annotations = SeriesAnnotations::default();
-        let (mut window_len_max, mut n_visited) = (0, 0);
+        let mut window_len_max = 0;
+        let mut n_visited = 0;
         let mut params = [0.0; 2];
         let Kernels {
             floats,
@@ -232,11 +233,13 @@ impl RangeEvaluation<'_> {
         }
         if self.by_type_label {
             let type_label = labels.get("__type__").unwrap_or("");
-            let annotation = || Annotation::PossibleNonCounterLabel {
+            if matches!(type_label, "counter" | "histogram") {
+                return None;
+            }
+            return Some(Annotation::PossibleNonCounterLabel {
                 metric_name: name.into(),
                 type_label: type_label.into(),
-            };
-            return (!matches!(type_label, "counter" | "histogram")).then(annotation);
+            });
         }
         let counter = ["_total", "_sum", "_count", "_bucket"]
             .iter()

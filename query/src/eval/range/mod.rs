@@ -20,10 +20,10 @@ use function::{Input, RangeEvaluation, Spans};
 use windows::{Windows, count_window, n_samples_of};
 
 use crate::error::{Error, Result};
-use crate::eval::columns::{Series, StepSet};
+use crate::eval::columns::StepSet;
 use crate::eval::profile::OutputCount;
 use crate::eval::select::{RangeSamples, Selected};
-use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
+use crate::eval::stream::{Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
 use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
@@ -57,43 +57,34 @@ impl Evaluator<'_> {
                 let set = self.select_range(range, function.windows, steps, pipeline.hints())?;
                 function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
-                let produce = |batch: Vec<_>, out: &mut Batch<'_>| {
-                    function.evaluate_stored(&batch, skip_buckets, &others, out)
-                };
-                let check = |batch: &mut Batch<'_>| {
-                    let sibling_batches = batch.siblings.drain(..);
-                    siblings
-                        .iter_mut()
-                        .zip(sibling_batches)
-                        .for_each(|(sibling, batch)| sibling.add(batch));
-                    duplicates.check(&batch.renamed)
-                };
                 self.run(
                     plan.id,
                     &pipeline,
                     batches(set, batch_len(steps.n_steps)),
-                    produce,
-                    check,
+                    |batch, out| function.evaluate_stored(&batch, skip_buckets, &others, out),
+                    |batch| {
+                        let sibling_batches = batch.siblings.drain(..);
+                        for (sibling, batch) in siblings.iter_mut().zip(sibling_batches) {
+                            sibling.add(batch);
+                        }
+                        duplicates.check(&batch.renamed)
+                    },
                     sink,
                 )?;
-                siblings
-                    .into_iter()
-                    .for_each(|sibling| self.share_materialized(sibling.materializer));
+                for sibling in siblings {
+                    self.share_materialized(sibling.materializer);
+                }
                 Ok(())
             }
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, steps)?;
                 let mut batches = vector.series.chunks(batch_len(steps.n_steps));
-                let produce = |batch: &[Series], out: &mut Batch<'_>| {
-                    function.evaluate_columns(batch, inner, out)
-                };
-                let check = |batch: &mut Batch<'_>| duplicates.check(&batch.renamed);
                 self.run(
                     plan.id,
                     &pipeline,
                     || Ok(batches.next()),
-                    produce,
-                    check,
+                    |batch, out| function.evaluate_columns(batch, inner, out),
+                    |batch| duplicates.check(&batch.renamed),
                     sink,
                 )
             }
@@ -156,7 +147,8 @@ impl Evaluator<'_> {
         self.select(
             &range.selector,
             steps,
-            (range.range_ms.saturating_add(before_ms), after_ms),
+            range.range_ms.saturating_add(before_ms),
+            after_ms,
             hints,
         )
     }
@@ -269,8 +261,10 @@ impl Evaluator<'_> {
         charge: &mut Charge,
     ) -> Result<Vec<Arc<MatrixSeries>>> {
         let steps = Steps::instant(time_ms);
-        let (extension, started) = (extension_of(plan), self.profile.now());
-        let (windows, mut n_samples) = (self.windows(plan, steps), 0);
+        let extension = extension_of(plan);
+        let started = self.profile.now();
+        let windows = self.windows(plan, steps);
+        let mut n_samples = 0;
         let mut held = self.limits.samples.held();
         let mut result = Vec::new();
         let mut sample_stats = self.sample_stats.empty(1);
@@ -373,11 +367,14 @@ fn span_of_range(arg: &Plan) -> Span {
 }
 
 fn points_of(timestamps_ms: &[i64], values: &[f64]) -> Vec<Point> {
-    let point = |(&timestamp_ms, &value)| Point {
-        timestamp_ms,
-        value,
-    };
-    timestamps_ms.iter().zip(values).map(point).collect()
+    timestamps_ms
+        .iter()
+        .zip(values)
+        .map(|(&timestamp_ms, &value)| Point {
+            timestamp_ms,
+            value,
+        })
+        .collect()
 }
 
 /// Returns the points at both ends of the range and all points between them.

@@ -45,17 +45,16 @@ impl<'a> Evaluator<'a> {
         if self.shared.scanned.contains(&own) {
             return Vec::new();
         }
-        let is_pending = |class| {
-            class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class)
-        };
-        let others = self
-            .subexpressions
-            .functions_of_same_range(call)
-            .iter()
-            .copied();
-        others
-            .filter(|(class, plan)| is_pending(*class) && has_constant_params(plan))
-            .collect()
+        let mut siblings = Vec::new();
+        for &(class, plan) in self.subexpressions.functions_of_same_range(call) {
+            let is_pending = class != own
+                && !self.shared.contains(class)
+                && !self.shared.scanned.contains(&class);
+            if is_pending && has_constant_params(plan) {
+                siblings.push((class, plan));
+            }
+        }
+        siblings
     }
 
     /// Starts the siblings of a function. Returns their evaluations and the receivers of their
@@ -110,6 +109,9 @@ impl<'a> Evaluator<'a> {
 /// Returns `true` if all arguments except the range are constants, so that evaluating them early
 /// has no side effects.
 fn has_constant_params(plan: &Plan) -> bool {
-    let is_constant = |arg: &Plan| matches!(arg.kind, PlanKind::Number(_) | PlanKind::Range(_));
-    matches!(&plan.kind, PlanKind::Call(Call { args, .. }) if args.iter().all(is_constant))
+    let PlanKind::Call(Call { args, .. }) = &plan.kind else {
+        return false;
+    };
+    args.iter()
+        .all(|arg| matches!(arg.kind, PlanKind::Number(_) | PlanKind::Range(_)))
 }

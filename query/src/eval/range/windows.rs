@@ -29,18 +29,23 @@ impl Windows {
         samples: &RangeSamples,
         mut visit: impl FnMut(usize, &Window<'_>, Option<(usize, usize)>) -> Result<()>,
     ) -> Result<()> {
-        let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
+        let timestamps_ms = &samples.floats.timestamps_ms;
+        let values = &samples.floats.values;
         let range_seconds = seconds(self.range_ms);
         // `decrease` is the index of the last float before `to` that is less than its predecessor,
         // or 0.
-        let (mut from, mut to, mut decrease) = (0, 0, 0);
-        let (mut from_histogram, mut to_histogram) = (0, 0);
+        let mut from = 0;
+        let mut to = 0;
+        let mut decrease = 0;
+        let mut from_histogram = 0;
+        let mut to_histogram = 0;
         for (step, eval_ms) in self.steps.times_ms().enumerate() {
             let end_ms = self.shift.apply(eval_ms);
             let start_ms = end_ms.saturating_sub(self.range_ms);
             let first_ms = start_ms.saturating_sub(self.margins_ms.0);
             let last_ms = end_ms.saturating_add(self.margins_ms.1);
-            let (to_before, to_histogram_before) = (to, to_histogram);
+            let to_before = to;
+            let to_histogram_before = to_histogram;
             while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
                 if to > 0 && values[to] < values[to - 1] {
                     decrease = to;

@@ -66,7 +66,6 @@ impl InstantSelection {
             steps,
             lookback_ms,
         };
-        let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
         match self.field {
             // Fast path: a series of floats.
             SampleField::Value if samples.histograms.is_empty() => {
@@ -137,6 +136,10 @@ impl LatestSamples<'_> {
             }
         }
     }
+}
+
+fn seconds(time_ms: i64) -> f64 {
+    time_ms as f64 / 1000.0
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) use shared_scans::Selected;
 pub use shared_scans::{ScanPlan, SharedScans};
 
 use crate::error::Result;
-use crate::eval::stream::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
+use crate::eval::stream::{LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, Selector, Shift};
 use crate::steps::Steps;
@@ -87,7 +87,7 @@ impl Evaluator<'_> {
             only_newest,
             ..pipeline.hints()
         };
-        let set = self.select(selector, steps, (lookback_ms, 0), hints)?;
+        let set = self.select(selector, steps, lookback_ms, 0, hints)?;
         let batch_len = if only_newest {
             LATEST_BATCH_SERIES
         } else {
@@ -100,14 +100,11 @@ impl Evaluator<'_> {
             lookback_ms,
             skip_buckets: selector.skip_buckets,
         };
-        let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
-            selection.produce(&batch, &pipeline.limits, out)
-        };
         self.run(
             id,
             pipeline,
             batches(set, batch_len),
-            produce,
+            |batch, out| selection.produce(&batch, &pipeline.limits, out),
             |_| Ok(()),
             sink,
         )
@@ -119,7 +116,8 @@ impl Evaluator<'_> {
         &self,
         selector: &Selector,
         steps: Steps,
-        (before_ms, after_ms): (i64, i64),
+        before_ms: i64,
+        after_ms: i64,
         hints: SelectHints,
     ) -> Result<Selected> {
         let range = TimeRange {
@@ -148,7 +146,8 @@ impl Evaluator<'_> {
                 hints,
             )?)));
         }
-        let (mut matchers, mut is_selected) = (Vec::with_capacity(selector.matchers.len()), true);
+        let mut matchers = Vec::with_capacity(selector.matchers.len());
+        let mut is_selected = true;
         for matcher in &selector.matchers {
             match self
                 .external_labels

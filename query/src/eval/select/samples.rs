@@ -32,7 +32,9 @@ pub(in crate::eval) struct RangeSamples {
 impl RangeSamples {
     /// Creates an empty buffer that charges histograms to `charge`.
     pub(in crate::eval) fn new(charge: Charge, reads_starts: bool) -> Self {
-        let (floats, starts_ms, histograms) = (SampleColumns::default(), Vec::new(), Vec::new());
+        let floats = SampleColumns::default();
+        let starts_ms = Vec::new();
+        let histograms = Vec::new();
         Self {
             floats,
             starts_ms,
@@ -53,7 +55,7 @@ impl RangeSamples {
         if self.reads_starts && !self.floats.starts_ms.is_empty() {
             self.charge.grow(self.floats.len() * size_of::<i64>())?;
             self.starts_ms
-                .extend((0..self.floats.len()).map(|at| self.floats.start_ms(at)));
+                .extend((0..self.floats.len()).map(|idx| self.floats.start_ms(idx)));
         }
         if !self.floats.histograms.is_empty() {
             self.split_histograms(skip_buckets)?;
@@ -64,7 +66,7 @@ impl RangeSamples {
             ..
         } = &mut self.floats;
         if values.iter().any(|&value| is_stale_nan(value)) {
-            let keep = |at: usize| !is_stale_nan(values[at]);
+            let keep = |idx: usize| !is_stale_nan(values[idx]);
             retain_indexes(timestamps_ms, keep);
             retain_indexes(&mut self.starts_ms, keep);
             values.retain(|&value| !is_stale_nan(value));
@@ -137,10 +139,10 @@ impl RangeSamples {
             ..
         } = self;
         let read = from_storage::read(floats, skip_buckets, charge)?;
-        for (index, histogram) in read
-            .iter()
-            .filter(|(_, histogram)| !is_stale_nan(histogram.sum))
-        {
+        for (index, histogram) in &read {
+            if is_stale_nan(histogram.sum) {
+                continue;
+            }
             let timestamp_ms = floats.timestamps_ms[*index as usize];
             let start_ms = starts_ms.get(*index as usize).copied().unwrap_or(0);
             histograms.push(HistogramSample {
@@ -149,8 +151,8 @@ impl RangeSamples {
                 histogram: histogram.clone(),
             });
         }
-        let is_float = |at: usize| {
-            read.binary_search_by_key(&at, |(index, _)| *index as usize)
+        let is_float = |idx: usize| {
+            read.binary_search_by_key(&idx, |(index, _)| *index as usize)
                 .is_err()
         };
         retain_indexes(&mut floats.timestamps_ms, is_float);

@@ -116,10 +116,11 @@ impl ScanPlan {
                     (start_ms, times.1.saturating_sub(offset_ms)),
                 );
             }
-            _ => plan
-                .children()
-                .into_iter()
-                .for_each(|child| self.add(child, times)),
+            _ => {
+                for child in plan.children() {
+                    self.add(child, times);
+                }
+            }
         }
     }
 
@@ -129,10 +130,8 @@ impl ScanPlan {
             return;
         }
         let offset_ms = selector.shift.offset_ms;
-        let (start_ms, end_ms) = (
-            times.0.saturating_sub(offset_ms),
-            times.1.saturating_sub(offset_ms),
-        );
+        let start_ms = times.0.saturating_sub(offset_ms);
+        let end_ms = times.1.saturating_sub(offset_ms);
         let matchers = &selector.matchers;
         let planned = self
             .by_matchers
@@ -247,13 +246,12 @@ impl SharedScans {
         }
         let scan = {
             let mut scans = self.by_matchers.lock();
-            let new = || {
+            let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(|| {
                 Arc::new(Scan {
                     series: OnceLock::new(),
                     n_uses_left: AtomicUsize::new(planned.n_uses),
                 })
-            };
-            let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(new));
+            }));
             if scan.n_uses_left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 scans.remove(&key);
             }
@@ -334,15 +332,17 @@ impl Iterator for Selected {
 
 /// Returns the matchers as a key. Lists of the same matchers, in any order, have equal keys.
 fn key(matchers: &[Matcher]) -> String {
-    let part = |matcher: &Matcher| {
-        format!(
-            "{:?}{}\0{}",
-            matcher.op(),
-            matcher.name(),
-            matcher.value_bytes().escape_ascii()
-        )
-    };
-    let mut parts: Vec<_> = matchers.iter().map(part).collect();
+    let mut parts: Vec<_> = matchers
+        .iter()
+        .map(|matcher| {
+            format!(
+                "{:?}{}\0{}",
+                matcher.op(),
+                matcher.name(),
+                matcher.value_bytes().escape_ascii()
+            )
+        })
+        .collect();
     parts.sort_unstable();
     parts.join("\n")
 }

@@ -9,7 +9,7 @@ use super::RangeSamples;
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
 use crate::error::Result;
 use crate::eval::columns::{HISTOGRAM_ENTRY_SIZE, Series};
-use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
+use crate::eval::stream::{Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::functions::native::interpolate;
 use crate::functions::window::{HistogramSample, SampleValue};
@@ -28,58 +28,51 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let set = self.select(
-            selector,
-            steps,
-            (lookback_ms, lookback_ms),
-            pipeline.hints(),
-        )?;
-        let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
-            let mut samples = RangeSamples::new(pipeline.limits.ctx.charge(), false);
-            for series in batch {
-                pipeline.limits.check()?;
-                samples.read(&series, selector.skip_buckets)?;
-                let mut column = pipeline.limits.column(steps.n_steps)?;
-                let mut charge = pipeline.limits.ctx.charge();
-                if !samples.histograms.is_empty() {
-                    charge.grow(steps.n_steps * HISTOGRAM_ENTRY_SIZE)?;
-                }
-                let mut annotations = SeriesAnnotations::default();
-                for (step, time_ms) in steps.times_ms().enumerate() {
-                    match value_at(
-                        &samples,
-                        selector.shift.apply(time_ms),
-                        lookback_ms,
-                        &mut annotations,
-                    ) {
-                        Some(SampleValue::Float(value)) => column.set(step, value),
-                        Some(SampleValue::Histogram(histogram)) => {
-                            charge.grow(histogram.size())?;
-                            column.push_histogram(step, histogram);
-                        }
-                        None => {}
-                    }
-                }
-                let name = series.labels().metric_name();
-                annotations
-                    .list
-                    .into_iter()
-                    .for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
-                // As in Prometheus, the samples of smoothed selectors are not counted.
-                out.sample_stats.add_series();
-                out.push(Series {
-                    labels: series.labels().clone(),
-                    drop_name: false,
-                    column,
-                })?;
-            }
-            Ok(())
-        };
+        let set = self.select(selector, steps, lookback_ms, lookback_ms, pipeline.hints())?;
         self.run(
             plan.id,
             pipeline,
             batches(set, batch_len(steps.n_steps)),
-            produce,
+            |batch, out| {
+                let mut samples = RangeSamples::new(pipeline.limits.ctx.charge(), false);
+                for series in batch {
+                    pipeline.limits.check()?;
+                    samples.read(&series, selector.skip_buckets)?;
+                    let mut column = pipeline.limits.column(steps.n_steps)?;
+                    let mut charge = pipeline.limits.ctx.charge();
+                    if !samples.histograms.is_empty() {
+                        charge.grow(steps.n_steps * HISTOGRAM_ENTRY_SIZE)?;
+                    }
+                    let mut annotations = SeriesAnnotations::default();
+                    for (step, time_ms) in steps.times_ms().enumerate() {
+                        match value_at(
+                            &samples,
+                            selector.shift.apply(time_ms),
+                            lookback_ms,
+                            &mut annotations,
+                        ) {
+                            Some(SampleValue::Float(value)) => column.set(step, value),
+                            Some(SampleValue::Histogram(histogram)) => {
+                                charge.grow(histogram.size())?;
+                                column.push_histogram(step, histogram);
+                            }
+                            None => {}
+                        }
+                    }
+                    let name = series.labels().metric_name();
+                    for note in annotations.list {
+                        out.annotations.add(note.of_metric(name), plan.span);
+                    }
+                    // As in Prometheus, the samples of smoothed selectors are not counted.
+                    out.sample_stats.add_series();
+                    out.push(Series {
+                        labels: series.labels().clone(),
+                        drop_name: false,
+                        column,
+                    })?;
+                }
+                Ok(())
+            },
             |_| Ok(()),
             sink,
         )
@@ -93,15 +86,12 @@ fn value_at(
     lookback_ms: i64,
     annotations: &mut SeriesAnnotations,
 ) -> Option<SampleValue> {
-    let float = || float_at(&samples.floats, time_ms, lookback_ms).map(SampleValue::Float);
     // Fast path: a series of floats.
     if samples.histograms.is_empty() {
-        return float();
+        return float_at(&samples.floats, time_ms, lookback_ms).map(SampleValue::Float);
     }
-    let (earliest_ms, latest_ms) = (
-        time_ms.saturating_sub(lookback_ms),
-        time_ms.saturating_add(lookback_ms),
-    );
+    let earliest_ms = time_ms.saturating_sub(lookback_ms);
+    let latest_ms = time_ms.saturating_add(lookback_ms);
     let from = samples
         .histograms
         .partition_point(|sample| sample.timestamp_ms <= earliest_ms);
@@ -109,7 +99,7 @@ fn value_at(
         .histograms
         .partition_point(|sample| sample.timestamp_ms <= latest_ms);
     if from == to {
-        return float();
+        return float_at(&samples.floats, time_ms, lookback_ms).map(SampleValue::Float);
     }
     let floats = &samples.floats.timestamps_ms;
     if floats.partition_point(|&t| t <= earliest_ms) != floats.partition_point(|&t| t <= latest_ms)
@@ -128,12 +118,14 @@ fn histogram_at(
     time_ms: i64,
     annotations: &mut SeriesAnnotations,
 ) -> Option<Arc<FloatHistogram>> {
-    let at = samples.partition_point(|sample| sample.timestamp_ms < time_ms);
-    let after = samples.get(at);
-    if let Some(exact) = after.filter(|sample| sample.timestamp_ms == time_ms) {
+    let n_before = samples.partition_point(|sample| sample.timestamp_ms < time_ms);
+    let after = samples.get(n_before);
+    if let Some(exact) = after
+        && exact.timestamp_ms == time_ms
+    {
         return Some(Arc::clone(&exact.histogram));
     }
-    let before = &samples[at.checked_sub(1)?];
+    let before = &samples[n_before.checked_sub(1)?];
     let Some(after) = after else {
         // The counter reset hint describes the sample itself, not its repetition.
         let mut carried = FloatHistogram::clone(&before.histogram);
@@ -159,23 +151,24 @@ fn histogram_at(
 /// Returns the float at a time: an exact sample, an interpolation between two samples, or the last
 /// sample before the time.
 fn float_at(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f64> {
-    let (earliest_ms, latest_ms) = (
-        time_ms.saturating_sub(lookback_ms),
-        time_ms.saturating_add(lookback_ms),
-    );
+    let earliest_ms = time_ms.saturating_sub(lookback_ms);
+    let latest_ms = time_ms.saturating_add(lookback_ms);
     let from = samples.timestamps_ms.partition_point(|&t| t <= earliest_ms);
     let to = samples.timestamps_ms.partition_point(|&t| t <= latest_ms);
-    let (timestamps_ms, values) = (&samples.timestamps_ms[from..to], &samples.values[from..to]);
-    let at = timestamps_ms.partition_point(|&t| t < time_ms);
-    if timestamps_ms.get(at) == Some(&time_ms) {
-        return Some(values[at]);
+    let timestamps_ms = &samples.timestamps_ms[from..to];
+    let values = &samples.values[from..to];
+    let after = timestamps_ms.partition_point(|&t| t < time_ms);
+    if timestamps_ms.get(after) == Some(&time_ms) {
+        return Some(values[after]);
     }
-    let before = at.checked_sub(1)?;
-    if at == values.len() {
+    let before = after.checked_sub(1)?;
+    if after == values.len() {
         return Some(values[before]);
     }
-    let (y1, y2) = (values[before], values[at]);
-    let (t1, t2) = (timestamps_ms[before], timestamps_ms[at]);
+    let y1 = values[before];
+    let y2 = values[after];
+    let t1 = timestamps_ms[before];
+    let t2 = timestamps_ms[after];
     Some(y1 + (y2 - y1) * (time_ms - t1) as f64 / (t2 - t1) as f64)
 }
 

@@ -213,14 +213,16 @@ impl Evaluator<'_> {
         source: &Plan,
         steps: Steps,
     ) -> Result<Vec<Stage<'p>>> {
-        let (mut stages, mut at) = (Vec::new(), plan);
+        let mut stages = Vec::new();
+        let mut at = plan;
         while !std::ptr::eq(at, source) {
             let Some(input) = at.streamed_input() else {
                 break;
             };
             let mut own = self.own_stages(at, steps)?;
             own.append(&mut stages);
-            (stages, at) = (own, input);
+            stages = own;
+            at = input;
         }
         Ok(stages)
     }
@@ -332,43 +334,46 @@ impl Evaluator<'_> {
         let mut materializer = pipeline
             .materialize
             .map(|target| self.materializer(target, pipeline.n_steps));
-        let work = |input| {
-            pipeline.limits.check()?;
-            let mut batch = Batch::new(pipeline)?;
-            produce(input, &mut batch)?;
-            batch.charge_rest()?;
-            Ok(batch)
-        };
-        workers.in_order(next, work, |mut batch: Batch<'_>| {
-            pipeline.limits.check()?;
-            check(&mut batch)?;
-            if let Some(materializer) = &mut materializer {
-                materializer.add(Some(batch.source_output()));
-            }
-            annotations.merge(std::mem::take(&mut batch.annotations));
-            self.sample_stats.add_all(&batch.sample_stats);
-            stage_annotations
-                .iter_mut()
-                .zip(batch.stage_annotations)
-                .for_each(|(all, added)| all.extend(added));
-            outputs
-                .iter_mut()
-                .zip(&batch.outputs)
-                .for_each(|(all, added)| all.add(*added));
-            batch.series.into_iter().try_for_each(&mut *sink)
-        })?;
-        materializer
-            .into_iter()
-            .for_each(|materializer| self.share_materialized(materializer));
+        workers.in_order(
+            next,
+            |input| {
+                pipeline.limits.check()?;
+                let mut batch = Batch::new(pipeline)?;
+                produce(input, &mut batch)?;
+                batch.charge_rest()?;
+                Ok(batch)
+            },
+            |mut batch: Batch<'_>| {
+                pipeline.limits.check()?;
+                check(&mut batch)?;
+                if let Some(materializer) = &mut materializer {
+                    materializer.add(Some(batch.source_output()));
+                }
+                annotations.merge(std::mem::take(&mut batch.annotations));
+                self.sample_stats.add_all(&batch.sample_stats);
+                for (all, added) in stage_annotations.iter_mut().zip(batch.stage_annotations) {
+                    all.extend(added);
+                }
+                for (all, added) in outputs.iter_mut().zip(&batch.outputs) {
+                    all.add(*added);
+                }
+                batch.series.into_iter().try_for_each(&mut *sink)
+            },
+        )?;
+        if let Some(materializer) = materializer {
+            self.share_materialized(materializer);
+        }
         annotations.add_to(&mut self.annotations);
         let ids = [source]
             .into_iter()
             .chain(pipeline.stages.iter().map(|stage| stage.id));
-        ids.zip(outputs)
-            .for_each(|(id, output)| self.profile.record_output(id, output));
+        for (id, output) in ids.zip(outputs) {
+            self.profile.record_output(id, output);
+        }
         let annotated_stages = pipeline.stages.iter().zip(stage_annotations);
-        annotated_stages
-            .for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
+        for (stage, annotations) in annotated_stages {
+            stage.annotate(annotations, &mut self.annotations);
+        }
         Ok(())
     }
 }

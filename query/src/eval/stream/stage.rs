@@ -68,10 +68,9 @@ impl Stage<'_> {
             }
             StageKind::Histograms(f) => {
                 let mut floats = limits.column(series.column.values.len())?;
-                series
-                    .column
-                    .histograms()
-                    .for_each(|(step, histogram)| floats.set(step, f(histogram)));
+                for (step, histogram) in series.column.histograms() {
+                    floats.set(step, f(histogram));
+                }
                 series.column = floats;
             }
             StageKind::Negate => negate(&mut series.column),
@@ -99,7 +98,9 @@ impl Stage<'_> {
 }
 
 fn negate(column: &mut Column) {
-    column.values.iter_mut().for_each(|value| *value = -*value);
+    for value in &mut column.values {
+        *value = -*value;
+    }
     column.map_histograms(|histogram| {
         let mut negated = histogram.clone();
         negated.multiply(-1.0);

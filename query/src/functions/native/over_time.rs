@@ -53,22 +53,20 @@ pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut SeriesAnnotation
 }
 
 pub(in super::super) fn sum(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
-    let start = |first: &FloatHistogram| HistogramSum::new(first.clone());
     combined(
         window,
         annotations,
-        start,
+        |first| HistogramSum::new(first.clone()),
         HistogramSum::add,
         HistogramSum::finish,
     )
 }
 
 pub(in super::super) fn avg(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
-    let start = |first: &FloatHistogram| HistogramMean::new(first.clone());
     combined(
         window,
         annotations,
-        start,
+        |first| HistogramMean::new(first.clone()),
         HistogramMean::add,
         HistogramMean::finish,
     )
@@ -98,19 +96,21 @@ fn combined<S>(
             }
         }
     }
-    let any = |hint: ResetHint| {
-        window
-            .histograms
-            .iter()
-            .any(|sample| sample.histogram.reset_hint == hint)
-    };
-    if any(ResetHint::Reset) && any(ResetHint::NoReset) {
+    if has_hint(window, ResetHint::Reset) && has_hint(window, ResetHint::NoReset) {
         own.add(SeriesAnnotation::CounterResetCollision(
             HistogramOperation::Aggregation,
         ));
     }
     annotations.extend(own);
     Some(SampleValue::Histogram(Arc::new(finish(state))))
+}
+
+/// Returns `true` if a histogram of the window has a counter reset hint.
+fn has_hint(window: &Window<'_>, hint: ResetHint) -> bool {
+    window
+        .histograms
+        .iter()
+        .any(|sample| sample.histogram.reset_hint == hint)
 }
 
 pub(in super::super) fn changes(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
@@ -167,7 +167,9 @@ fn count_pairs(
     start_ms: i64,
     counts: impl Fn(&Timed, &Timed) -> bool,
 ) -> Option<f64> {
-    let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
+    let mut before = None;
+    let mut n_pairs = 0.0;
+    let mut any = false;
     for value in window.merged() {
         if value.0.timestamp_ms > start_ms {
             any = true;

@@ -91,7 +91,8 @@ fn extrapolated_change(
         kind,
         times_ms,
         rest.len(),
-        (first.histogram.count, change.count),
+        first.histogram.count,
+        change.count,
     );
     change.multiply(factor);
     Ok(Some(change))
@@ -104,7 +105,8 @@ fn change(
     is_counter: bool,
     annotations: &mut SeriesAnnotations,
 ) -> Result<FloatHistogram, MixedSchemas> {
-    let (first, last) = (&samples[0].histogram, &samples[samples.len() - 1].histogram);
+    let first = &samples[0].histogram;
+    let last = &samples[samples.len() - 1].histogram;
     let mut hints = samples.iter().map(|sample| sample.histogram.reset_hint);
     if is_counter && hints.any(|hint| hint == ResetHint::Gauge) {
         annotations.add(SeriesAnnotation::NotCounter);
@@ -117,11 +119,13 @@ fn change(
     } else {
         Arc::clone(first)
     };
-    let inner = &samples[1..samples.len() - 1];
-    let others = inner
-        .iter()
-        .map(|sample| &sample.histogram)
-        .filter(|_| is_counter);
+    // A gauge needs only the first and the last histogram.
+    let inner = if is_counter {
+        &samples[1..samples.len() - 1]
+    } else {
+        &[]
+    };
+    let others = inner.iter().map(|sample| &sample.histogram);
     if last.is_custom() != start.is_custom() {
         return Err(MixedSchemas);
     }
@@ -285,25 +289,27 @@ fn extended_change(
         return Ok(None);
     }
     check_schemas(&samples[first..=last], kind.is_counter, annotations)?;
-    let left = match smoothed && samples[first].timestamp_ms < start_ms {
-        true => interpolate(
+    let left = if smoothed && samples[first].timestamp_ms < start_ms {
+        interpolate(
             &samples[first],
             &samples[first + 1],
             start_ms,
             kind.is_counter,
             annotations,
-        )?,
-        false => FloatHistogram::clone(&samples[first].histogram),
+        )?
+    } else {
+        FloatHistogram::clone(&samples[first].histogram)
     };
-    let right = match smoothed && last > 0 && samples[last].timestamp_ms > end_ms {
-        true => interpolate(
+    let right = if smoothed && last > 0 && samples[last].timestamp_ms > end_ms {
+        interpolate(
             &samples[last - 1],
             &samples[last],
             end_ms,
             kind.is_counter,
             annotations,
-        )?,
-        false => FloatHistogram::clone(&samples[last].histogram),
+        )?
+    } else {
+        FloatHistogram::clone(&samples[last].histogram)
     };
     if !kind.is_counter
         && [&left, &right]
@@ -315,13 +321,8 @@ fn extended_change(
     let mut change = right.clone();
     annotations.add_combined(change.subtract(&left)?, Subtraction);
     if kind.is_counter
-        && let Some(lost) = lost_in_resets(
-            window,
-            (first, last),
-            (&left, &right),
-            smoothed,
-            annotations,
-        )?
+        && let Some(lost) =
+            lost_in_resets(window, first, last, &left, &right, smoothed, annotations)?
     {
         annotations.add_combined(change.add(&lost)?, Addition);
     }
@@ -381,13 +382,16 @@ pub(crate) fn interpolate(
 /// values at the ends; they replace the samples `first` and `last`.
 fn lost_in_resets(
     window: &Window<'_>,
-    (first, last): (usize, usize),
-    (left, right): (&FloatHistogram, &FloatHistogram),
+    first: usize,
+    last: usize,
+    left: &FloatHistogram,
+    right: &FloatHistogram,
     smoothed: bool,
     annotations: &mut SeriesAnnotations,
 ) -> Result<Option<FloatHistogram>, MixedSchemas> {
     let samples = window.histograms;
-    let (mut from, mut before) = (first + 1, left);
+    let mut from = first + 1;
+    let mut before = left;
     // The interpolation at the left end accounts for a reset right after it.
     if smoothed
         && samples[first].timestamp_ms < window.start_ms
