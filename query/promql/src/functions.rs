@@ -1,6 +1,6 @@
 //! The signatures of all functions of PromQL in Prometheus 3.16.
 
-use crate::ast::ValueType;
+use crate::ast::value_type::ValueType;
 use ValueType::{Matrix, Scalar, String, Vector};
 
 /// The name and signature of a function.

@@ -7,7 +7,7 @@ use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_query::histogram::FloatHistogram;
 use varve_query::{ScanPlan, SharedScans, VectorSample};
 
-use crate::alert::Notification;
+use crate::alert::state::Notification;
 use crate::time::Time;
 
 /// Access to the store. Each query and each append is a separate request with its own deadline and

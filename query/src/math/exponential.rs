@@ -2,7 +2,7 @@
 
 use libm::ldexp;
 
-use super::{BIAS, FRACTION_BITS};
+use super::parts::{BIAS, FRACTION_BITS};
 
 /// 1/k! for k from 8 to 2, and 1: the coefficients of the Taylor series of (e^x - 1) / x.
 const TAYLOR: [f64; 8] = [

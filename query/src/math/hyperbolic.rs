@@ -2,8 +2,9 @@
 
 use std::f64::consts::LN_2;
 
-use super::logarithm::ln_1p;
-use super::{exp, ln, polynomial};
+use super::exponential::exp;
+use super::logarithm::{ln, ln_1p};
+use super::parts::polynomial;
 
 /// From this value on, the smaller exponential is negligible.
 const ONE_EXPONENTIAL: f64 = 21.0;

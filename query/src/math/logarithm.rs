@@ -4,7 +4,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, LOG2_E, LOG10_E, SQRT_2};
 
 use libm::frexp;
 
-use super::{BIAS, EXPONENT_MASK, FRACTION_BITS};
+use super::parts::{BIAS, EXPONENT_MASK, FRACTION_BITS};
 
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;

@@ -19,6 +19,7 @@ pub(crate) mod float;
 mod hyperbolic;
 pub(crate) mod kahan;
 mod logarithm;
+mod parts;
 mod power;
 mod trigonometric;
 
@@ -28,12 +29,6 @@ pub(crate) use logarithm::{ln, log2, log10};
 pub(crate) use power::pow;
 pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, deg, rad, sin, tan};
 
-/// Number of fraction bits of a float.
-const FRACTION_BITS: u32 = 52;
-/// Exponent bias of a float.
-const BIAS: i32 = 1023;
-const EXPONENT_MASK: u64 = 0x7ff;
-
 /// Returns the sign, 1 or -1. Returns 0, -0 and NaN unchanged.
 pub(crate) fn sgn(value: f64) -> f64 {
     if value == 0.0 || value.is_nan() {
@@ -41,18 +36,6 @@ pub(crate) fn sgn(value: f64) -> f64 {
     } else {
         1.0_f64.copysign(value)
     }
-}
-
-/// Returns the exponent of a number.
-fn exponent(bits: u64) -> i32 {
-    (bits >> FRACTION_BITS & EXPONENT_MASK) as i32 - BIAS
-}
-
-/// Evaluates a polynomial by Horner's scheme, highest coefficient first.
-fn polynomial(x: f64, coefficients: &[f64]) -> f64 {
-    coefficients
-        .iter()
-        .fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
 #[cfg(test)]

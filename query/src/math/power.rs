@@ -2,7 +2,8 @@
 
 use libm::{frexp, ldexp};
 
-use super::{exp, ln};
+use super::exponential::exp;
+use super::logarithm::ln;
 
 /// Powers of two with larger exponents overflow or underflow.
 const POWER_MAX: i32 = 1 << 12;

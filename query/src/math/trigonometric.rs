@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
-use super::{BIAS, FRACTION_BITS, exponent, polynomial};
+use super::parts::{BIAS, FRACTION_BITS, exponent, polynomial};
 
 const SINE: [f64; 6] = [
     1.589_623_015_765_465_7e-10,

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use hashbrown::HashMap;
 use varve_promql::ast::{AggregateOp, ValueType};
 
-use super::{Aggregate, Call, Plan, PlanKind};
+use super::tree::{Aggregate, Call, Plan, PlanKind};
 use crate::functions::Implementation;
 
 /// The common subexpressions of a plan.
@@ -257,7 +257,7 @@ impl Classes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::build;
+    use super::super::planner::build;
     use super::*;
     use crate::steps::Steps;
     use varve_promql::Features;

@@ -7,7 +7,7 @@ use varve_model::labels::{METRIC_NAME, is_legacy_name};
 use varve_promql::ast::{RangeExtension, UnaryOp};
 use varve_promql::decimal::Plain;
 
-use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
+use super::tree::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
 
 /// Describes an operator, without its children.
 pub(crate) fn describe(plan: &Plan) -> String {

@@ -2,7 +2,7 @@
 
 use varve_promql::ast::ValueType;
 
-use super::{Plan, PlanKind, RangeSelector, Shift};
+use super::tree::{Plan, PlanKind, RangeSelector, Shift};
 use crate::functions::Implementation;
 
 /// Returns the time shift of the selectors of the argument of `info`, which info series have, too.

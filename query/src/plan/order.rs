@@ -11,7 +11,7 @@
 
 use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
 
-use super::{Aggregate, Call, Chain, Plan, PlanKind, Subquery};
+use super::tree::{Aggregate, Call, Chain, Plan, PlanKind, Subquery};
 use crate::functions::Implementation;
 
 /// The order of the series of a result.

@@ -8,10 +8,10 @@ use crate::functions::{self, arithmetic};
 use crate::steps::Steps;
 
 use super::duration::resolve;
-use super::{
+use super::tree::{
     Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery,
-    info_shift, label_names, skip_buckets,
 };
+use super::{info_shift, label_names, skip_buckets};
 
 /// Creates the plan of an expression.
 ///

@@ -9,7 +9,8 @@ use hashbrown::HashSet;
 use varve_model::{MatchOp, Matcher};
 use varve_promql::ast::{BinaryOp, VectorMatching};
 
-use super::{Chain, Plan, PlanKind, Selector, contains_name, is_name_label};
+use super::label_names::{contains_name, is_name_label};
+use super::tree::{Chain, Plan, PlanKind, Selector};
 use crate::functions::{Implementation, SeriesFunction};
 
 /// Narrows the selectors of all set operators in a plan.
@@ -95,7 +96,8 @@ fn parts(matcher: &Matcher) -> (MatchOp, &str, &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{build, describe};
+    use super::super::describe::describe;
+    use super::super::planner::build;
     use super::*;
     use crate::steps::Steps;
     use varve_promql::Features;

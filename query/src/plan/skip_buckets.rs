@@ -6,7 +6,7 @@
 
 use varve_promql::ast::{AggregateOp, BinaryOp};
 
-use super::{Plan, PlanKind};
+use super::tree::{Plan, PlanKind};
 
 /// What the functions above an expression need of its histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn mark_below(plan: &mut Plan, need: Need) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::build;
+    use super::super::planner::build;
     use crate::steps::Steps;
     use varve_promql::Features;
 

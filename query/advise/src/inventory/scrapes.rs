@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use varve_model::labels::METRIC_NAME;
 
-use super::{Inventory, MetricId, MetricSize};
+use super::metrics::{Inventory, MetricId, MetricSize};
 
 /// The labels of a series, including the name, sorted by name.
 type Series = Vec<(String, String)>;

@@ -9,7 +9,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Error, ReadContext, Result};
 
-use super::{Inventory, MetricId, MetricSize};
+use super::metrics::{Inventory, MetricId, MetricSize};
 
 /// Time over which the scrape interval of a job is measured.
 const RATE_RANGE_MS: i64 = 600_000;

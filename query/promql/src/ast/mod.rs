@@ -3,7 +3,7 @@
 //! Times and durations are in milliseconds. Positions are byte offsets into the query.
 
 mod chain;
-mod value_type;
+pub(crate) mod value_type;
 
 use varve_model::Matcher;
 

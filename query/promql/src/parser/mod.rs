@@ -11,7 +11,7 @@
 mod call;
 mod durations;
 mod matching;
-mod metric;
+pub(crate) mod metric;
 mod modifiers;
 mod selector;
 
@@ -19,17 +19,14 @@ use super::ast::{
     Binary, BinaryOp, Expr, ExprKind, NumberLiteral, Span, Unary, UnaryOp, ValueType,
     VectorMatching,
 };
-use super::error::ParseError;
+use super::error::{Error, ParseError};
 use super::features::Features;
 use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
 use crate::limits::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX};
-use crate::{Error, number};
-use crate::{duration, quote};
+use crate::{duration, number, quote};
 use varve_context::{CHECK_INTERVAL, Charge, Limit, QueryContext};
 use varve_model::Matcher;
-
-pub use metric::{parse_description, parse_metric};
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 

@@ -18,7 +18,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;
 use varve_model::{Labels, Sample};
 
-use super::{ALERT_STATE, Alert, AlertState, Alerts};
+use super::state::{ALERT_STATE, Alert, AlertState, Alerts};
 use crate::file::Texts;
 use crate::label_set::with_labels;
 use crate::time::{Time, as_ns};

@@ -12,7 +12,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Sample};
 use varve_query::VectorSample;
 
-use super::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
+use super::state::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
 use crate::file::Texts;
 use crate::label_set::with_labels;
 use crate::storage::Output;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 use serde::de::MapAccess;
 
-use super::error::FileError;
+use super::error::{FileError, Position};
 use super::locate::{Step, locate};
-use super::mapping::{Fields, Mapped, Mapping, Text, next_mapping, next_mappings, skip};
+use super::mapping::{Fields, Mapped, Mapping, Text, Texts, next_mapping, next_mappings, skip};
 use super::raw::RawGroup;
-use super::{Texts, error::Position};
 
 /// A rule file as written.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! Prometheus reads rule files with version 3 of that library ([`Mapped`]), and unit tests with
 //! version 2 ([`InOrder`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -13,7 +13,8 @@ use serde::de::{
     Unexpected, Visitor,
 };
 
-use super::Texts;
+/// Labels or annotations: names and texts.
+pub type Texts = BTreeMap<String, String>;
 
 /// A type whose fields are read from a mapping.
 pub(crate) trait Fields {

@@ -20,17 +20,13 @@ mod locate;
 pub(crate) mod mapping;
 mod raw;
 
-use std::collections::BTreeMap;
-
 use varve_promql::Features;
 use varve_promql::ast::Expr;
 
 pub use document::{RawFile, read};
 pub use error::FileError;
+pub use mapping::Texts;
 pub use raw::{RawGroup, RawRule};
-
-/// Labels or annotations: names and texts.
-pub type Texts = BTreeMap<String, String>;
 
 /// Options of [`parse`].
 #[derive(Debug, Clone, Default)]

@@ -2,8 +2,7 @@
 
 use serde::de::MapAccess;
 
-use super::Texts;
-use super::mapping::{Fields, Integer, Mapping, Text, next_mapping, next_mappings, skip};
+use super::mapping::{Fields, Integer, Mapping, Text, Texts, next_mapping, next_mappings, skip};
 
 /// A group as written.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::StepSet;
+use super::step_set::StepSet;
 use crate::histogram::FloatHistogram;
 
 /// Values at steps.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use varve_promql::ast::{BinaryOp, Span};
 
-use super::{Column, HISTOGRAM_ENTRY_SIZE, Limits, StepSet};
+use super::column::{Column, HISTOGRAM_ENTRY_SIZE};
+use super::limits::Limits;
+use super::step_set::StepSet;
 use crate::annotations::{Annotation, Annotations};
 use crate::error::Result;
 use crate::functions::arithmetic;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use varve_context::{Charge, scheduler};
 use varve_tsdb::ReadContext;
 
-use super::Column;
+use super::column::Column;
 use crate::error::{Error, Result};
 
 /// Maximum number of steps of a column that is allocated before it is charged.

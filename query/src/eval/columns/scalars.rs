@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use varve_context::Charge;
 
-use super::Limits;
+use super::limits::Limits;
 use crate::error::Result;
 
 /// One number per step, charged to the request's memory until dropped.

@@ -2,7 +2,7 @@
 
 use varve_model::Labels;
 
-use super::Column;
+use super::column::Column;
 use crate::plan::is_name_label;
 
 /// One series, with a value for each step.

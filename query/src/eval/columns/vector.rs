@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 use varve_context::{Charge, QueryContext};
 use varve_model::Labels;
 
-use super::limits::HeldSamples;
-use super::{Limits, Series, series_size};
+use super::limits::{HeldSamples, Limits};
+use super::series::{Series, series_size};
 use crate::error::{Error, Result};
 
 /// Series over the same steps.
