@@ -104,7 +104,7 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     let objstore_metrics =
         ObjstoreMetrics::new(&app.metrics.registrar()).context("register metrics")?;
-    app.query_log.write_to(prepared.query_log);
+    app.requests.query_log.write_to(prepared.query_log);
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(
@@ -170,7 +170,8 @@ async fn run(
             return Ok(());
         }
     };
-    app.active_requests
+    app.requests
+        .active
         .open_log(&of_error, app.started.as_millisecond());
     let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
     // Blocks: waits for a reload, and compiles relabel rules.
@@ -245,7 +246,7 @@ fn find_source(app: &Weak<App>) -> Result<Option<Source>> {
     Ok(Some(Source {
         db: Arc::clone(&store.db),
         labels: external_labels(&app.config.current().global.external_labels)?,
-        memory: app.memory_of_query(),
+        memory: app.requests.own_memory(),
     }))
 }
 
@@ -341,7 +342,7 @@ async fn shut_down(
     }
     app.rules.stop();
     wait_for_queries(app).await;
-    app.active_requests.interrupt_all(Interrupt::Shutdown);
+    app.requests.active.interrupt_all(Interrupt::Shutdown);
     if tokio::time::timeout(CONNECTION_GRACE, server)
         .await
         .is_err()
@@ -359,7 +360,7 @@ async fn shut_down(
     };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;
-    app.active_requests.close_log();
+    app.requests.active.close_log();
     tracing::info!("See you next time!");
     Ok(())
 }
@@ -390,7 +391,7 @@ async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
 
 async fn wait_for_queries(app: &App) {
     let started = Instant::now();
-    while app.active_requests.len() > 0 && started.elapsed() < QUERY_GRACE {
+    while app.requests.active.len() > 0 && started.elapsed() < QUERY_GRACE {
         tokio::time::sleep(GRACE_CHECK_INTERVAL).await;
     }
 }

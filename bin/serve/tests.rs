@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use clap::Parser;
 use varve_config::file::Config;
 use varve_http::web_config::WebConfig;
-use varve_http::{HttpState, run};
+use varve_http::{HttpState, Job, run};
 use varve_query::{QueryResult, Request, Steps, Value};
-use varve_server::active_requests::RequestClass;
 use varve_server::app::App;
 use varve_server::live_config::LiveConfig;
 use varve_server::pressure::Pressure;
+use varve_server::requests::record::{RequestClass, RequestRecord};
 use varve_server::self_scrape::scrape;
 use varve_server::settings::flags::ServeArgs;
 use varve_system::machine::Memory;
@@ -150,26 +150,26 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
     let dir = tempfile::tempdir().unwrap();
     let (state, expr) = (start(dir.path()).await, expr("VarvePanics"));
     assert!(!is_true(&state.app, &expr));
-    let failed = run(&state, RequestClass::Query, None, |_| {
-        panic!("as the test wants")
-    })
-    .await
-    .unwrap_err();
+    let job = Job::from_fn(|_| panic!("as the test wants"));
+    let record = RequestRecord::new("POST", String::new(), None, "", None);
+    let failed = run(&state, &record, RequestClass::Query, None, job)
+        .await
+        .unwrap_err();
     assert_eq!(
         failed.kind.status(),
         StatusCode::INTERNAL_SERVER_ERROR,
         "{failed:?}"
     );
     assert!(is_true(&state.app, &expr));
-    let next = run(&state, RequestClass::Query, None, |work| {
-        work.respond_encoded("1")
-    })
-    .await
-    .unwrap();
+    let job = Job::from_fn(|work| work.respond_encoded("1"));
+    let record = RequestRecord::new("POST", String::new(), None, "", None);
+    let next = run(&state, &record, RequestClass::Query, None, job)
+        .await
+        .unwrap();
     assert_eq!(next.status(), StatusCode::OK);
     // A job ends just after its response.
     let ended = async {
-        while state.app.active_requests.len() > 0 {
+        while state.app.requests.active.len() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

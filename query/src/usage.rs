@@ -24,7 +24,7 @@ pub const LABELS_MAX: usize = 64;
 const INFO_METRIC: &str = "target_info";
 
 /// A set of label names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LabelSet {
     /// The listed labels.
     Only(BTreeSet<String>),

@@ -131,6 +131,26 @@ fn costs_are_charged_to_the_memory_of_a_query() {
     assert!(refused.text().contains("--query.max-memory"), "{refused:?}");
 }
 
+/// The form and the evaluation of a request had a budget each.
+#[test]
+fn form_and_evaluation_share_the_memory_of_a_request() {
+    const MEMORY_MAX: usize = 2 << 20;
+    let server = Server::start(&["--query.max-memory=2MiB"]);
+    let query = |padding_size: usize| {
+        let padding = "x".repeat(padding_size);
+        let form = format!("query=time()&start=0&end=10999&step=1&padding={padding}");
+        let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+        server
+            .http()
+            .post("/api/v1/query_range", &headers, form.as_bytes())
+    };
+    // 11,000 points are 8 % of the memory as a column, and as much as a result.
+    query(0).expect_status(200);
+    // A form is charged five times.
+    let refused = query(MEMORY_MAX * 9 / 10 / 5).expect_status(422);
+    assert!(refused.text().contains("--query.max-memory"), "{refused:?}");
+}
+
 #[test]
 fn advice_drops_what_no_rule_or_query_uses() {
     let rules = "groups: [{name: g, interval: 30d, rules: [{record: r, expr: sum(b)}]}]";

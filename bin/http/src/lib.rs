@@ -11,7 +11,7 @@
 //! 1. A tokio task never waits for the disk or a lock that is held for long, and computes for
 //!    microseconds at most: blocking threads do the rest, behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is
-//!    sent.
+//!    sent. Its form, its response and their compression draw on the memory budget of that context.
 //! 3. Each request for data, and each write, is registered as active from before the gate until its
 //!    response is sent.
 //! 4. Before the store is open and after it closes, all paths except health, metrics and the replay
@@ -43,7 +43,7 @@ use serving::{authorize, observe, redirect};
 
 pub use connection::{Listeners, requests_max};
 pub use serving::housekeeping;
-pub use serving::run::run;
+pub use serving::run::{Job, run};
 pub use serving::state::HttpState;
 
 /// Serves until `stop` becomes true and all connections are closed.

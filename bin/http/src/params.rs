@@ -1,20 +1,17 @@
 //! Parameters of the API: parses query strings and forms as Go does, with the error messages of
 //! Prometheus.
 //!
-//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and
-//! [`Verbatim`] keeps the key of a shared computation cheap.
+//! A parameter may be as long as a form, so errors quote only its start ([`quotable`]).
 
 mod yaml;
 
-use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
-use std::ops::Deref;
 use std::time::Duration;
 
 use varve_context::QueryContext;
 use varve_model::{Matcher, TimeRange};
 use varve_query::Steps;
-use varve_server::request_context::Parameters;
+use varve_server::requests::record::Parameters;
 use varve_system::excerpt::quotable;
 use varve_wire::time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
@@ -24,31 +21,6 @@ use super::error::{ApiError, ErrorKind, Result};
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 /// Maximum size of a selector in bytes: that of a query.
 const SELECTOR_SIZE_MAX: usize = 1 << 20;
-
-/// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form
-/// of a string, which escapes character by character, a hundred times slower.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Verbatim(String);
-
-impl From<&str> for Verbatim {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl Deref for Verbatim {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Verbatim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.len(), &**self)
-    }
-}
 
 /// The parameters of a request: those of the body, then those of the URL. The first parameter of a
 /// name wins, as in Go.
@@ -95,12 +67,12 @@ impl Form {
     }
 
     /// Returns the values of `match[]`.
-    pub(crate) fn selectors(&self) -> Vec<Verbatim> {
-        self.all("match[]").map(Verbatim::from).collect()
+    pub(crate) fn selectors(&self) -> Vec<String> {
+        self.all("match[]").map(String::from).collect()
     }
 
     /// Returns the values of `match[]`, of which there must be at least one.
-    pub(crate) fn required_selectors(&self) -> Result<Vec<Verbatim>> {
+    pub(crate) fn required_selectors(&self) -> Result<Vec<String>> {
         Some(self.selectors())
             .filter(|selectors| !selectors.is_empty())
             .ok_or_else(|| ApiError::bad_data("no match[] parameter provided"))
@@ -281,10 +253,10 @@ impl Form {
 /// labels.
 pub(crate) fn parse_selectors(
     ctx: &QueryContext,
-    texts: &[Verbatim],
+    texts: &[String],
     invalid: impl Fn(String) -> ApiError,
 ) -> Result<Vec<Vec<Matcher>>> {
-    let parse = |text: &Verbatim| parse_selector(ctx, text, &invalid);
+    let parse = |text: &String| parse_selector(ctx, text, &invalid);
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
     match selectors
         .iter()

@@ -1,13 +1,29 @@
-//! The requester of a query, by the headers of its request.
+//! Who sent a request: its record, and the requester of a query by its headers.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use varve_advise::usage::{Requester, TOOLS_AGENT};
+use varve_server::requests::record::RequestRecord;
+
+use crate::error::{ApiError, Result};
 
 /// Maximum size of a header.
 const HEADER_SIZE_MAX: usize = 128;
+
+/// Returns the record of a request by its extensions.
+///
+/// # Errors
+/// If there is none. The layer around all routes adds one, so no route is without.
+pub(crate) fn record_of(extensions: &Extensions) -> Result<Arc<RequestRecord>> {
+    extensions
+        .get::<Arc<RequestRecord>>()
+        .cloned()
+        .ok_or_else(|| ApiError::internal("the request has no record"))
+}
 
 /// Extracts the requester of a request.
 pub(crate) struct RequestedBy(pub(crate) Requester);

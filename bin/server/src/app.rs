@@ -5,34 +5,27 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use anyhow::bail;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
+use varve_context::Interrupt;
 use varve_context::scheduler::Scheduler;
-use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
 use varve_system::machine;
 use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{self, notify};
-use varve_tsdb::ReadContext;
 
-use super::active_requests::ActiveRequests;
 use super::live_config::{LiveConfig, Prepared};
 use super::metrics::Metrics;
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
-use super::queries::query_breaker::QueryBreaker;
-use super::queries::query_log::QueryLog;
-use super::queries::top_queries::TopQueries;
 use super::rejections::RejectionLog;
-use super::request_context::RequestContext;
+use super::requests::life::Requests;
 use super::rules::Rules;
 use super::senders::Senders;
 use super::settings::Settings;
-use super::settings::flags::QUERY_BREAKER_FAILURES;
 use super::shutdown::Quit;
 use super::store::Store;
 use crate::notifier::Notifier;
@@ -53,12 +46,10 @@ pub struct App {
     pub quit: Quit,
     /// Start of the process.
     pub started: Timestamp,
-    /// The active requests.
-    pub active_requests: Arc<ActiveRequests>,
+    /// What all requests share.
+    pub requests: Requests,
     /// Memory pressure.
     pub pressure: Pressure,
-    /// The query log.
-    pub query_log: QueryLog,
     /// What was rejected of writes.
     pub rejections: RejectionLog,
     /// Statistics of the senders of writes.
@@ -69,20 +60,12 @@ pub struct App {
     pub rules: Rules,
     /// Traces of requests and rules.
     pub tracer: Tracer,
-    /// The most expensive queries.
-    pub top_queries: TopQueries,
-    /// Queries that exceeded a memory limit.
-    pub query_breaker: QueryBreaker,
     phase: AtomicU8,
     /// Held during a reload, so that configuration and rules are of the same one.
     reloading: Mutex<()>,
     store: RwLock<Option<Arc<Store>>>,
-    /// Bounds the memory of all queries and metadata requests.
-    query_memory: MemoryBudget,
     /// Shares the cores between requests that read.
     pub scheduler: Scheduler,
-    /// Bounds the memory of request bodies of writes.
-    write_memory: MemoryBudget,
 }
 
 const STARTING: u8 = 0;
@@ -100,8 +83,6 @@ impl App {
         pressure: Pressure,
     ) -> prometheus::Result<Self> {
         let metrics = Metrics::new()?;
-        let active_requests = Arc::<ActiveRequests>::default();
-        let relief = Arc::<ActiveRequests>::clone(&active_requests);
         Ok(Self {
             started: Timestamp::now(),
             config,
@@ -110,9 +91,8 @@ impl App {
             phase: AtomicU8::new(STARTING),
             reloading: Mutex::default(),
             store: RwLock::new(None),
-            active_requests,
+            requests: Requests::new(&settings, &metrics),
             pressure,
-            query_log: metrics.query_log.clone(),
             rejections: RejectionLog::default(),
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(
@@ -121,21 +101,7 @@ impl App {
             )),
             rules: Rules::new(settings.rules.clone()),
             tracer: Tracer::new(metrics.traces.clone()),
-            top_queries: TopQueries::default(),
-            query_breaker: QueryBreaker::new(
-                QUERY_BREAKER_FAILURES,
-                settings.args.query_breaker_timeout,
-            ),
             scheduler: Scheduler::new(machine::cores()),
-            query_memory: MemoryBudget::with_reclaimer(
-                Limit::QueryMemoryTotal,
-                settings.query_max_memory_total,
-                relief,
-            ),
-            write_memory: MemoryBudget::new(
-                Limit::WritesMemory,
-                settings.write_bytes_in_flight_max,
-            ),
             metrics,
             settings,
         })
@@ -244,7 +210,7 @@ impl App {
         }
         self.notifier.apply(alerting);
         self.tracer.apply(config.tracing.as_ref());
-        self.query_log.write_to(query_log);
+        self.requests.query_log.write_to(query_log);
         varve_system::log::set_level(config.runtime.log_level);
         Ok(())
     }
@@ -256,15 +222,21 @@ impl App {
         let mut own = counts([
             (
                 "varve_active_request_log_dropped_total",
-                self.active_requests.n_dropped(),
+                self.requests.active.n_dropped(),
             ),
             ("varve_memory_used_bytes", used_bytes),
             ("varve_memory_limit_bytes", limit_bytes),
-            ("varve_query_memory_bytes", self.query_memory.used() as u64),
-            ("varve_ingest_body_bytes", self.write_memory.used() as u64),
+            (
+                "varve_query_memory_bytes",
+                self.requests.query_memory().used() as u64,
+            ),
+            (
+                "varve_ingest_body_bytes",
+                self.requests.write_memory().used() as u64,
+            ),
             (
                 "varve_query_memory_max_bytes",
-                self.query_memory.limit() as u64,
+                self.requests.query_memory().limit() as u64,
             ),
             (
                 "prometheus_engine_queries_concurrent_max",
@@ -291,63 +263,19 @@ impl App {
         )
     }
 
-    /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the
-    /// restriction to its tenant.
-    pub fn context(&self, timeout: Option<Duration>) -> ReadContext {
-        let timeout_max = self.settings.args.query_timeout;
-        let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
-        let request = RequestContext::current();
-        let tenant = request.tenant.as_ref();
-        let memory = tenant.map_or_else(
-            || self.query_memory.clone(),
-            |tenant| tenant.memory(&self.query_memory),
-        );
-        let memory = memory.child(Limit::QueryMemory, self.settings.query_max_memory);
-        let ctx = if self.settings.args.query_partial_during_replay {
-            QueryContext::with_partial_results(timeout, memory)
-        } else {
-            QueryContext::new(timeout, memory)
-        };
-        let Some(tenant) = tenant else {
-            return ReadContext::unrestricted(ctx);
-        };
-        tenant.limits.apply(&ctx);
-        ReadContext::restricted(ctx, Arc::clone(&tenant.matchers))
-    }
-
-    /// Returns a context for administrators and for uploads, which may read all series: without a
-    /// deadline, with the memory budget of a query.
-    pub fn context_without_deadline(&self) -> ReadContext {
-        ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory_of_query()))
-    }
-
-    /// Returns the context of a write request with a deadline after `timeout`. It has a separate
-    /// budget, so that its memory is known.
-    pub fn write_context(&self, timeout: Duration) -> QueryContext {
-        let memory = self
-            .write_memory
-            .child(Limit::WritesMemory, self.settings.write_bytes_in_flight_max);
-        QueryContext::new(timeout, memory)
-    }
-
-    /// Returns the memory budget of a query.
-    pub fn memory_of_query(&self) -> MemoryBudget {
-        self.query_memory
-            .child(Limit::QueryMemory, self.settings.query_max_memory)
-    }
-
     /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of
     /// queries, denies new series, clears the result cache. Records all active requests in their
     /// log.
     pub fn check_requests(&self) {
         if self.pressure.check() {
-            self.active_requests.interrupt_heaviest(Interrupt::Pressure);
+            self.requests.active.interrupt_heaviest(Interrupt::Pressure);
         }
         let (max, held) = (
             self.settings.query_max_memory_total,
-            self.query_memory.used(),
+            self.requests.query_memory().used(),
         );
-        self.query_memory
+        self.requests
+            .query_memory()
             .set_limit(self.pressure.query_memory_max(max, held));
         let store = self.store();
         self.notifications.set(
@@ -363,6 +291,6 @@ impl App {
                 store.engine.clear_cache();
             }
         }
-        self.active_requests.record_all();
+        self.requests.active.record_all();
     }
 }

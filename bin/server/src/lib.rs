@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod active_requests;
 pub mod app;
 pub mod auto_reload;
 pub mod live_config;
@@ -18,7 +17,7 @@ pub mod notifier;
 pub mod pressure;
 pub mod queries;
 pub mod rejections;
-pub mod request_context;
+pub mod requests;
 pub mod rules;
 pub mod self_scrape;
 pub mod senders;

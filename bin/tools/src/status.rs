@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use varve_server::active_requests::log;
-use varve_server::active_requests::log::{LogFile, Record, State};
-use varve_server::rules::ROUTE as RULE_ROUTE;
+use varve_server::requests::log;
+use varve_server::requests::log::{LogFile, Record, State};
+use varve_server::requests::record::RULE_ROUTE;
 use varve_system::machine::files::is_locked;
 use varve_system::quantity::print_time;
 

@@ -13,7 +13,7 @@ use crate::findings::{Finding, Findings, Kind, by_job, spellings};
 const REGEX_SIZE_MAX: usize = 2_048;
 
 /// The configuration that the rules are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// `ingest.metric_relabel_configs` of Varve, with names and states.
     Varve,

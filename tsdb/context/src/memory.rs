@@ -121,6 +121,7 @@ impl MemoryBudget {
     }
 
     /// Creates an empty charge on the budget.
+    #[must_use]
     pub fn charge(&self) -> Charge {
         Charge {
             memory: self.clone(),

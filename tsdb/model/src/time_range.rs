@@ -1,7 +1,7 @@
 //! [`TimeRange`]: a closed range of time.
 
 /// A closed time range: both ends are included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimeRange {
     /// First millisecond inside the range.
     pub start_ms: i64,

@@ -4,6 +4,9 @@
 //! with `Allow`. OPTIONS is served everywhere: 204 with CORS headers under /api/v1, 200 with
 //! `Allow` elsewhere.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -11,7 +14,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::RETRY_AFTER_S;
 use crate::openapi::Parameter;
@@ -266,8 +269,12 @@ pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(
 }
 
 /// Rejects requests of users of a tenant.
-async fn deny_tenants(request: Request, next: Next) -> Response {
-    match RequestContext::current().tenant {
+async fn deny_tenants(
+    Extension(record): Extension<Arc<RequestRecord>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match record.tenant {
         None => next.run(request).await,
         Some(_) => plain(
             StatusCode::FORBIDDEN,

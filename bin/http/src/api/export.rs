@@ -6,21 +6,25 @@
 //! are skipped, as the format has neither. Lines are written while series are read. The memory of a
 //! request is one series.
 
+use std::sync::Arc;
+
 use std::io::Write as _;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use varve_advise::usage::Requester;
 use varve_model::staleness::is_stale_nan;
 use varve_model::{Labels, SampleColumns, TimeRange};
+use varve_server::requests::record::RequestRecord;
 
 use super::selector_union::SelectorUnion;
 use crate::api::remote_read::size_of_columns;
 use crate::error::{ApiError, Result};
 use crate::json;
-use crate::params::{Form, Verbatim, parse_selectors};
+use crate::params::{Form, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// Content type of the response, as in VictoriaMetrics.
@@ -33,13 +37,13 @@ const STEP_ROWS: usize = 1_000;
 /// GET and POST /api/v1/export.
 pub(crate) async fn export(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
     let (request, timeout) = (Request::read(&form)?, form.timeout()?);
-    let response = run(&state, RequestClass::RemoteRead, timeout, move |work| {
-        request.respond(work, &who)
-    });
+    let job = Job::from_fn(move |work| request.respond(work, &who));
+    let response = run(&state, &record, RequestClass::RemoteRead, timeout, job);
     let mut response = response.await?;
     // An empty export also has status 200.
     *response.status_mut() = StatusCode::OK;
@@ -50,7 +54,7 @@ pub(crate) async fn export(
 }
 
 struct Request {
-    selectors: Vec<Verbatim>,
+    selectors: Vec<String>,
     range: TimeRange,
     rows_per_line: usize,
 }

@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use varve_server::app::App;
 use varve_server::metrics::Counted;
-use varve_server::request_context::Peer;
+use varve_server::requests::tenant::Peer;
 
 use super::error::ApiError;
 use super::serving::route_prefix::Routes;

@@ -24,15 +24,15 @@ use prost::Message;
 use varve_advise::usage::Requester;
 use varve_context::Charge;
 use varve_server::app::App;
-use varve_server::request_context::{Parameters, RequestContext};
+use varve_server::requests::record::{Parameters, RequestRecord};
 use varve_wire::grpc::{ACCEPTED, Coding, write};
 
 use super::frame::{self, Frames};
 use super::status::{CONTENT_TYPE, Code, Status};
 use crate::error::{ApiError, Result};
-use crate::requester::RequestedBy;
+use crate::requester::{RequestedBy, record_of};
 use crate::serving::request_body::{self, BodyLimits, header_text};
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// Maximum size of a request, before and after decompression. Requests have a few hundred bytes.
@@ -76,7 +76,7 @@ pub(super) struct Caller {
     pub(super) who: Requester,
     /// The labels that all series have in addition to their own.
     pub(super) external: BTreeMap<String, String>,
-    pub(super) context: Arc<RequestContext>,
+    pub(super) record: Arc<RequestRecord>,
 }
 
 /// Serves a method.
@@ -102,31 +102,38 @@ async fn call<M: Method>(
     request: Request,
 ) -> Result<Response, Status> {
     check_open(&state.app)?;
-    if !M::SERVES_TENANTS && RequestContext::current().tenant.is_some() {
+    let record = record_of(request.extensions())?;
+    if !M::SERVES_TENANTS && record.tenant.is_some() {
         return Err(Status::new(
             Code::PermissionDenied,
             "it shows more than the series of a tenant",
         ));
     }
-    let (coding, deadline) = (coding(request.headers())?, timeout(request.headers())?);
-    let (message, charge) = read::<M>(state, request, coding).await?;
-    let context = RequestContext::current();
-    context.note_parameters(message.shown(), None);
+    let coding = coding(request.headers())?;
+    let deadline = timeout(request.headers())?;
+    let charge = state.app.requests.memory(&record).charge();
+    let (message, charge) = read::<M>(state, request, coding, charge).await?;
+    record.note_parameters(message.shown(), None);
     let external = state.app.config.current().global.external_labels.clone();
     let caller = Caller {
         app: Arc::clone(&state.app),
         who,
         external,
-        context,
+        record: Arc::clone(&record),
     };
     let failure = Failure::default();
-    let of_job = Arc::clone(&failure);
+    let failure_of_job = Arc::clone(&failure);
     let timeout = [deadline, message.timeout()].into_iter().flatten().min();
-    let response = run(state, message.class(), timeout, move |work| {
+    let class = message.class();
+    let job = Job::from_fn(move |work| {
         let _charge = charge;
         let result = message.respond(&caller, work, &mut Frames::new(coding));
-        result.inspect_err(|error| drop(of_job.set(error.clone())))
+        if let Err(error) = &result {
+            failure_of_job.get_or_init(|| error.clone());
+        }
+        result
     });
+    let response = run(state, &record, class, timeout, job);
     let body = response.await?.into_body();
     let body = Trailed {
         body,
@@ -213,13 +220,13 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
     Coding::of(name).ok_or_else(unsupported)
 }
 
-/// Reads a message, and decodes it on a blocking thread.
+/// Reads a message, and decodes it on a blocking thread. Both are charged to `charge`.
 async fn read<M: Message + Default + 'static>(
     state: &HttpState,
     request: Request,
     coding: Coding,
+    mut charge: Charge,
 ) -> Result<(M, Charge), Status> {
-    let mut charge = state.app.context(None).charge();
     let limits = BodyLimits::new(REQUEST_SIZE_MAX, "gRPC request", &state.app.settings);
     let body = request_body::read(request.into_body(), limits, &mut charge)
         .await

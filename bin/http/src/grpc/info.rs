@@ -2,11 +2,13 @@
 //! that does not respond. Therefore it needs no permit and does not wait for the WAL replay.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use varve_model::TimeRange;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 
 use super::call::{check_open, single};
 use super::status::{Code, Status};
@@ -20,16 +22,19 @@ pub(super) const PATH: &str = "/thanos.info.Info/Info";
 const COMPONENT: &str = "receive";
 
 /// Serves the method. The request has no fields, so it is not read.
-pub(super) async fn info(State(state): State<HttpState>) -> Response {
-    RequestContext::current().note_read();
-    single(&state, PATH, describe(&state).await)
+pub(super) async fn info(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Response {
+    record.note_read();
+    single(&state, PATH, describe(&state, &record).await)
 }
 
-async fn describe(state: &HttpState) -> Result<InfoResponse, Status> {
+async fn describe(state: &HttpState, record: &RequestRecord) -> Result<InfoResponse, Status> {
     check_open(&state.app)?;
     let config = state.app.config.current();
     let external = &config.global.external_labels;
-    if RequestContext::current().tenant.is_some() {
+    if record.tenant.is_some() {
         return Ok(without_denied(response(external, None)));
     }
     let stopping = || Status::new(Code::Unavailable, "the server is stopping");

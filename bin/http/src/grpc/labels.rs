@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use varve_model::{Matcher, TimeRange};
 use varve_query::usage::LabelSet;
-use varve_server::request_context::Parameters;
+use varve_server::requests::record::Parameters;
 
 use super::call::{Caller, Method};
 use super::external::{own_matchers, shown};

@@ -3,7 +3,7 @@
 use varve_model::metadata::Metadata;
 use varve_model::{Exemplar, TimeRange};
 use varve_query::usage;
-use varve_server::request_context::Parameters;
+use varve_server::requests::record::Parameters;
 
 use super::call::{Caller, Method};
 use super::external::without_external;

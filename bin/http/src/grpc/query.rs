@@ -8,13 +8,13 @@ use varve_fs::{Clock, SystemClock};
 use varve_model::{Sample, SampleColumns};
 use varve_query::stats::StatsMode;
 use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Steps, Value, VectorSample};
-use varve_server::request_context::Parameters;
+use varve_server::requests::record::Parameters;
 use varve_server::store::Store;
 
 use super::call::{Caller, Method};
 use super::external::{ExternalLabels, own_matchers};
 use super::frame::Frames;
-use crate::api::query::evaluate::{evaluate_in, note_times};
+use crate::api::query::evaluate::evaluate as evaluate_query;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::run::{RequestClass, Work};
 use varve_wire::prometheus::remote_read::{TimeSeries, labels};
@@ -144,7 +144,7 @@ fn evaluate(
     if !selects_this_store(query, work, &caller.external)? {
         return Ok(());
     }
-    note_times(&caller.context, times);
+    caller.record.note_steps(times);
     let is_visible = |name: &String| !query.enable_dedup || !query.replica_labels.contains(name);
     let external = caller.external.iter().filter(|(name, _)| is_visible(name));
     let request = Request {
@@ -156,16 +156,16 @@ fn evaluate(
             .collect::<Arc<[_]>>(),
         ..Request::new(&query.query, times)
     };
-    let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
+    let (result, _infos) = evaluate_query(work, &caller.who, None, &request, Store::note_query)?;
     let QueryResult {
         value,
         annotations,
         stats,
         charge: _value_charge,
     } = result;
-    stats
-        .iter()
-        .for_each(|stats| caller.context.note_stats(stats));
+    if let Some(stats) = &stats {
+        caller.record.note_stats(stats);
+    }
     work.out.drop_permit();
     for warning in annotations
         .warnings()

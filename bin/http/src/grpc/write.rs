@@ -17,6 +17,7 @@ use super::frame;
 use super::status::{Code, Status};
 use crate::api::write::ingest::ingest;
 use crate::error::ApiError;
+use crate::requester::record_of;
 use crate::serving::state::HttpState;
 
 pub(crate) const PATH: &str = "/thanos.WriteableStore/RemoteWrite";
@@ -35,13 +36,11 @@ async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
     check_open(&state.app)?;
     let coding = coding(request.headers())
         .map_err(|status| Status::new(Code::Unavailable, status.message))?;
-    let args = &state.app.settings.args;
-    let (tenant_label, ctx) = (
-        args.receive_tenant_label_name.clone(),
-        state.app.write_context(args.read_timeout),
-    );
+    let tenant_label = state.app.settings.args.receive_tenant_label_name.clone();
+    let record = record_of(request.extensions())?;
+    let mut charge = state.app.requests.memory_of_write(&record).charge();
     let written = ingest(state, request, move |receiver, origin, body| {
-        let (mut charge, size_max) = (ctx.charge(), receiver.limits().decompressed_size_max);
+        let size_max = receiver.limits().decompressed_size_max;
         receiver.write_routed(origin, &tenant_label, body, |body, buffer| {
             Ok(frame::read(body, coding, size_max, &mut charge, buffer)?)
         })

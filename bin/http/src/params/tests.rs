@@ -222,7 +222,7 @@ fn durations_may_be_floats_or_units() {
 }
 
 fn check_selectors(texts: &[&str], expect: Result<usize, &str>) {
-    let texts: Vec<Verbatim> = texts.iter().map(|&text| text.into()).collect();
+    let texts: Vec<String> = texts.iter().map(|&text| text.into()).collect();
     let parsed = parse_selectors(&QueryContext::unbounded(), &texts, ApiError::bad_data);
     let parsed = parsed.map(|sets| sets.len()).map_err(|error| error.message);
     assert_eq!(parsed, expect.map_err(str::to_owned), "{texts:?}");
@@ -290,7 +290,7 @@ fn the_key_of_a_text_is_unambiguous() {
             "{:?}",
             texts
                 .iter()
-                .map(|&text| Verbatim::from(text))
+                .map(|&text| String::from(text))
                 .collect::<Vec<_>>()
         )
     };

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use varve_server::request_context::{Peer, User};
+use varve_server::requests::tenant::{Peer, User};
 
 use super::origin;
 use super::state::HttpState;

@@ -6,7 +6,7 @@
 //! client's pace. The body of a truncated response ends in an error before the end marker of the
 //! coding is written, so that it never parses as complete.
 //!
-//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the
+//! The memory of an encoder is charged to the memory of the request. If that is exhausted, the
 //! response is not compressed.
 
 use std::io::{self, Read, Write};
@@ -28,6 +28,7 @@ use varve_ingest::compression::GzipReader;
 
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::requester::record_of;
 
 /// Smaller responses are not compressed.
 const SIZE_MIN: u64 = 1 << 10;
@@ -166,6 +167,7 @@ pub(crate) async fn compress(
     next: Next,
 ) -> Response {
     let coding = Coding::negotiate(request.headers());
+    let record = record_of(request.extensions());
     let mut response = next.run(request).await;
     response
         .headers_mut()
@@ -178,10 +180,10 @@ pub(crate) async fn compress(
     if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
-    let Some(coding) = coding else {
+    let (Some(coding), Ok(record)) = (coding, record) else {
         return response;
     };
-    let mut charge = state.app.context(None).charge();
+    let mut charge = state.app.requests.memory(&record).charge();
     let Ok(encoder) = charge
         .grow(ENCODER_SIZE)
         .map_err(io::Error::other)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use prometheus::{Histogram, IntGauge};
 use varve_context::{Interrupt, QueryContext};
 use varve_server::metrics::Counted;
-use varve_server::request_context::fair_semaphore::{Denied, FairPermit, FairSemaphore};
+use varve_server::requests::fair_semaphore::{Denied, FairPermit, FairSemaphore};
 
 use crate::error::{ApiError, Result};
 

@@ -1,4 +1,4 @@
-//! The layer around all routes: creates the request context, counts and times requests by route.
+//! The layer around all routes: creates the record of a request, counts and times requests by route.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use varve_server::request_context::{Peer, RequestContext, User};
+use varve_server::requests::record::RequestRecord;
+use varve_server::requests::tenant::{Peer, User};
 use varve_server::traces::{Origin, Trace};
 use varve_system::excerpt::truncate;
 
@@ -18,35 +19,36 @@ use crate::error::LimitHit;
 /// Bytes of a query in a trace.
 const TRACED_QUERY_SIZE_MAX: usize = 4 << 10;
 
-/// Runs a request in its context, counts it and times it.
+/// Runs a request with its record, counts it and times it.
 pub(crate) async fn observe(
     State(state): State<HttpState>,
     path: MatchedPath,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let started = Instant::now();
     // Prometheus writes path parameters as `:name`.
     let handler = path.as_str().replace('{', ":").replace('}', "");
-    let context = context_of(&request, handler.clone());
+    let record = record_for(&request, handler.clone());
     let name = || format!("{} {handler}", request.method());
     let trace = state
         .app
         .tracer
         .start(Origin::Request(request.headers()), name);
-    trace
-        .into_iter()
-        .for_each(|trace| context.note_trace(trace));
+    if let Some(trace) = trace {
+        record.note_trace(trace);
+    }
+    request.extensions_mut().insert(Arc::clone(&record));
     let response = match request.extensions().get::<TooManyConnections>() {
         Some(too_many) => too_many.error().into_response(),
-        None => Arc::clone(&context).scope(next.run(request)).await,
+        None => next.run(request).await,
     };
-    if context.may_have_written() {
+    if record.may_have_written() {
         state.singleflight.note_write();
     }
-    context
-        .trace()
-        .inspect(|trace| describe(trace, &context, response.status()));
+    if let Some(trace) = record.trace() {
+        describe(trace, &record, response.status());
+    }
     let metrics = &state.app.metrics;
     metrics.count_limit(
         response
@@ -66,15 +68,15 @@ pub(crate) async fn observe(
 }
 
 /// Sets the attributes of the span of a request.
-fn describe(trace: &Trace, context: &RequestContext, status: StatusCode) {
-    trace.note("http.request.method", context.method.as_str());
-    trace.note("http.route", context.route.as_str());
+fn describe(trace: &Trace, record: &RequestRecord, status: StatusCode) {
+    trace.note("http.request.method", record.method.as_str());
+    trace.note("http.route", record.route.as_str());
     trace.note("http.response.status_code", i64::from(status.as_u16()));
-    trace.note("user_agent.original", context.user_agent.as_str());
-    context
-        .client
-        .inspect(|client| trace.note("client.address", client.ip().to_string().as_str()));
-    match context.parameters().text.as_str() {
+    trace.note("user_agent.original", record.user_agent.as_str());
+    if let Some(client) = record.client {
+        trace.note("client.address", client.ip().to_string().as_str());
+    }
+    match record.parameters().text.as_str() {
         "" => {}
         query => trace.note("db.query.text", truncate(query, TRACED_QUERY_SIZE_MAX)),
     }
@@ -83,10 +85,10 @@ fn describe(trace: &Trace, context: &RequestContext, status: StatusCode) {
     }
 }
 
-fn context_of(request: &Request, route: String) -> Arc<RequestContext> {
+fn record_for(request: &Request, route: String) -> Arc<RequestRecord> {
     let user_agent = request.headers().get(header::USER_AGENT);
     let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
     let user = request.extensions().get::<User>().cloned();
     let client = request.extensions().get::<Peer>().map(|peer| peer.0);
-    RequestContext::new(request.method().clone(), route, client, &user_agent, user)
+    RequestRecord::new(request.method().as_str(), route, client, &user_agent, user)
 }

@@ -9,20 +9,21 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use varve_context::{Charge, Limit};
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
 use varve_server::settings::Settings;
 
 use super::compression::Coding;
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
+use crate::requester::record_of;
 
 /// Maximum size of a form in bytes, as in Go.
 const FORM_SIZE_MAX: usize = 10 << 20;
 /// Forms above this size are parsed on a blocking thread: less than a millisecond of work.
 const FORM_INLINE_MAX: usize = 64 << 10;
-/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them,
-/// as lists show them, and twice in the key of a shared computation.
+/// Copies of the parameters that a request may hold at a time: as parsed, as its handler and the key
+/// of a shared computation use them, as lists show them, and two more while a handler takes them
+/// apart.
 const FORM_COPIES: usize = 5;
 /// Growth of a form of invalid UTF-8, each byte of which becomes U+FFFD.
 const LOSSY_GROWTH: usize = 3;
@@ -222,8 +223,9 @@ pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
 /// are charged until the request ends.
 async fn read_form(request: Request, app: &App) -> Result<Form> {
     let (parts, body) = request.into_parts();
+    let record = record_of(&parts.extensions)?;
     let mut form = Form::default();
-    let mut charge = app.context(None).charge();
+    let mut charge = app.requests.memory(&record).charge();
     let content_type = parts
         .headers
         .get(header::CONTENT_TYPE)
@@ -252,7 +254,7 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
         };
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
-    RequestContext::current().note_parameters(form.shown(), charge);
+    record.note_parameters(form.shown(), charge);
     Ok(form)
 }
 

@@ -10,17 +10,16 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 use varve_context::Charge;
 
-use super::response_writer::Chunk;
-
-/// Keeps a computation running. Dropped when the client has the whole response, or disconnects.
-pub(crate) type ComputationGuard = Box<dyn Send>;
+use super::output::Chunk;
+use super::singleflight::Computation;
 
 /// The body that is sent to the client.
 pub(crate) struct ResponseBody {
     source: Source,
     /// The charge of the last frame, held until the connection asks for the next one.
     charge: Option<Arc<Charge>>,
-    _guard: ComputationGuard,
+    /// Keeps the computation running until the client has the whole response, or disconnects.
+    _computation: Arc<Computation>,
 }
 
 enum Source {
@@ -36,20 +35,24 @@ pub(crate) struct Truncated;
 
 impl ResponseBody {
     /// Returns the body of a complete response.
-    pub(crate) fn complete(bytes: Bytes, charge: Arc<Charge>, guard: ComputationGuard) -> Self {
+    pub(crate) fn complete(
+        bytes: Bytes,
+        charge: Arc<Charge>,
+        computation: Arc<Computation>,
+    ) -> Self {
         Self {
             source: Source::Complete(bytes, charge),
             charge: None,
-            _guard: guard,
+            _computation: computation,
         }
     }
 
     /// Returns the body of a response that is still being written.
-    pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, guard: ComputationGuard) -> Self {
+    pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, computation: Arc<Computation>) -> Self {
         Self {
             source: Source::Stream(chunks),
             charge: None,
-            _guard: guard,
+            _computation: computation,
         }
     }
 

@@ -19,18 +19,19 @@
 //!    interrupted with its last client.
 //! 5. No response is longer than `--web.max-response-size`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
-use varve_context::{Charge, Interrupt, QueryContext, scheduler};
+use tokio::sync::mpsc;
+use varve_context::{Charge, Interrupt, scheduler};
 use varve_server::settings::ResponseLimits;
+use varve_tsdb::ReadContext;
 
 use super::gate::Permit;
-use super::singleflight::Completion;
+use super::output::{Chunk, Output};
+use super::singleflight::Computation;
 use crate::error::{ApiError, ErrorKind, Result};
 
 /// Size of the chunks of a streamed response, in bytes.
@@ -51,14 +52,16 @@ const RELEASE_AFTER: Duration = Duration::from_millis(100);
 /// [`ResponseWriter::step`].
 #[derive(Debug)]
 pub(crate) struct ResponseWriter {
-    ctx: QueryContext,
+    ctx: ReadContext,
     buffer: Vec<u8>,
     charge: Charge,
     limits: ResponseLimits,
     /// Number of bytes passed to the client's side.
     n_sent: usize,
     stage: Stage,
-    /// `None` after the computation has ended.
+    /// Takes the response. Gone when all clients have disconnected.
+    computation: Weak<Computation>,
+    /// `None` before the request is admitted, and after its work has ended.
     permit: Option<Permit>,
     /// Time spent waiting for the client since the permit was acquired.
     waited: Duration,
@@ -68,112 +71,55 @@ pub(crate) struct ResponseWriter {
 #[derive(Debug)]
 enum Stage {
     /// Nothing has been sent.
-    Buffering(OutputSender),
+    Buffering,
     /// Headers and the start of the body were sent.
     Streaming(mpsc::Sender<Chunk>),
     Closed,
 }
 
-/// Where the response of a handler goes.
-#[derive(Debug)]
-pub(crate) enum OutputSender {
-    /// To one request.
-    Request(oneshot::Sender<Output>),
-    /// To all requests that wait for a computation.
-    Computation(Completion),
-}
-
-impl OutputSender {
-    /// Records that the job is about to read the store.
-    pub(super) fn begin(&self) {
-        if let Self::Computation(completion) = self {
-            completion.begin();
-        }
-    }
-
-    /// Sends an error in place of the response of a job that does not run.
-    pub(super) fn reject(self, error: ApiError) {
-        let _client_disconnected = self.send(Output::Error(error));
-    }
-
-    /// Sends the response.
-    ///
-    /// # Errors
-    /// The response, if all clients have disconnected.
-    fn send(self, output: Output) -> Result<(), Output> {
-        match self {
-            Self::Request(request) => request.send(output),
-            Self::Computation(completion) => completion.complete(output),
-        }
-    }
-}
-
-/// The response of a handler. Requests that share it each have a copy.
-#[derive(Debug, Clone)]
-pub(crate) enum Output {
-    /// Success, with the whole body.
-    Complete(Bytes, Arc<Charge>),
-    /// Success, with a body larger than the buffer. The first request that takes the receiver reads
-    /// it.
-    Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
-    /// An error before anything was sent.
-    Error(ApiError),
-}
-
-impl Output {
-    pub(super) fn stream(chunks: mpsc::Receiver<Chunk>) -> Self {
-        Self::Stream(Arc::new(Mutex::new(Some(chunks))))
-    }
-
-    /// Returns `true` if followers also get this response. A stream has only one reader. A timeout
-    /// of the leader does not apply to followers, whose deadlines are later.
-    pub(super) fn is_for_followers(&self) -> bool {
-        match self {
-            Self::Complete(..) => true,
-            Self::Error(error) => error.kind != ErrorKind::Timeout,
-            Self::Stream(_) => false,
-        }
-    }
-}
-
-/// A part of a streamed body.
-#[derive(Debug)]
-pub(crate) enum Chunk {
-    Data(Bytes, Charge),
-    End,
-}
-
-/// The outcome of a response, for the log.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The whole body was sent, or an error with its own status.
-    Complete,
-    /// The body was aborted after its start had been sent.
-    Truncated(ApiError),
-}
-
 impl ResponseWriter {
-    /// Starts a response.
-    pub(crate) fn new(
-        ctx: QueryContext,
-        limits: ResponseLimits,
-        output: OutputSender,
-        permit: Option<Permit>,
-    ) -> Self {
-        let charge = ctx.charge();
+    /// Starts the response of a computation. If the writer is dropped before the first byte is sent,
+    /// the computation ends in the error of a server that is stopping.
+    pub(crate) fn new(computation: &Arc<Computation>, limits: ResponseLimits) -> Self {
+        let ctx = computation.ctx().clone();
         Self {
-            ctx,
             buffer: Vec::new(),
-            charge,
+            charge: ctx.charge(),
+            ctx,
             limits,
             n_sent: 0,
-            stage: Stage::Buffering(output),
-            permit,
+            stage: Stage::Buffering,
+            computation: Arc::downgrade(computation),
+            permit: None,
             waited: Duration::ZERO,
         }
     }
 
-    /// Drops the permit after the computation: the remaining bytes are written at the client's
+    /// Returns the context of the computation.
+    pub(crate) fn ctx(&self) -> &ReadContext {
+        &self.ctx
+    }
+
+    /// Ends the response of a request that is not admitted.
+    pub(crate) fn reject(mut self, error: ApiError) {
+        self.stage = Stage::Closed;
+        let _client_disconnected = self.complete(Output::Error(error));
+    }
+
+    /// Takes the permit of the request, whose work is about to read the store.
+    pub(crate) fn admit(&mut self, permit: Permit) {
+        self.permit = Some(permit);
+        if let Some(computation) = self.computation.upgrade() {
+            computation.begin();
+        }
+    }
+
+    /// Buffers the whole response, for a job that must not wait for its client.
+    pub(crate) fn disable_streaming(&mut self) {
+        self.limits = self.limits.without_streaming();
+    }
+
+    /// Drops the permit after the work: the remaining bytes are written at the client's
     /// pace.
     pub(crate) fn drop_permit(&mut self) {
         self.permit = None;
@@ -214,24 +160,43 @@ impl ResponseWriter {
     }
 
     /// Sends the remaining bytes and completes the response.
-    pub(crate) fn finish(&mut self) -> Outcome {
+    ///
+    /// # Errors
+    /// The reason why the body is truncated.
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.drop_permit();
         match self.send_rest() {
-            Ok(()) => Outcome::Complete,
+            Ok(()) => Ok(()),
             Err(error) => self.fail(error),
         }
     }
 
     /// Ends the response with an error: the client gets its status, or an aborted body if the start
     /// was sent. The body is aborted when the writer is dropped.
-    pub(crate) fn fail(&mut self, error: ApiError) -> Outcome {
-        if !matches!(self.stage, Stage::Buffering(_)) {
-            return Outcome::Truncated(error);
+    ///
+    /// # Errors
+    /// `error`, if the body is truncated.
+    pub(crate) fn fail(&mut self, error: ApiError) -> Result<()> {
+        if self.is_streaming() {
+            return Err(error);
         }
-        if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Closed) {
-            let _client_disconnected = output.send(Output::Error(error));
+        self.stage = Stage::Closed;
+        let _client_disconnected = self.complete(Output::Error(error));
+        Ok(())
+    }
+
+    /// Passes the response to all clients.
+    ///
+    /// # Errors
+    /// If all of them have disconnected.
+    fn complete(&self, output: Output) -> Result<()> {
+        match self.computation.upgrade() {
+            Some(computation) => {
+                computation.complete(output);
+                Ok(())
+            }
+            None => Err(self.client_disconnected()),
         }
-        Outcome::Complete
     }
 
     fn check_size(&self) -> Result<()> {
@@ -245,7 +210,7 @@ impl ResponseWriter {
     }
 
     fn is_streaming(&self) -> bool {
-        !matches!(self.stage, Stage::Buffering(_))
+        !matches!(self.stage, Stage::Buffering)
     }
 
     fn threshold(&self) -> usize {
@@ -299,13 +264,8 @@ impl ResponseWriter {
 
     fn start_streaming(&mut self) -> Result<()> {
         let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
-        if let Stage::Buffering(output) =
-            std::mem::replace(&mut self.stage, Stage::Streaming(sender))
-            && output.send(Output::stream(receiver)).is_err()
-        {
-            return Err(self.client_disconnected());
-        }
-        Ok(())
+        self.stage = Stage::Streaming(sender);
+        self.complete(Output::stream(receiver))
     }
 
     fn take_buffer(&mut self) -> (Bytes, Charge) {
@@ -318,16 +278,12 @@ impl ResponseWriter {
         self.ctx.check()?;
         self.check_size()?;
         let (bytes, charge) = self.take_buffer();
-        match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Buffering(output) => output
-                .send(Output::Complete(bytes, Arc::new(charge)))
-                .map_err(|_| self.client_disconnected()),
-            streaming => {
-                self.stage = streaming;
-                self.send(Chunk::Data(bytes, charge))?;
-                self.send(Chunk::End)
-            }
+        if self.is_streaming() {
+            self.send(Chunk::Data(bytes, charge))?;
+            return self.send(Chunk::End);
         }
+        self.stage = Stage::Closed;
+        self.complete(Output::Complete(bytes, Arc::new(charge)))
     }
 
     /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow
@@ -388,14 +344,12 @@ impl ResponseWriter {
     }
 }
 
-/// Interrupts a request on drop, when its client has disconnected.
-#[derive(Debug)]
-pub(crate) struct CancelOnDrop(pub(crate) QueryContext);
-
-impl Drop for CancelOnDrop {
+impl Drop for ResponseWriter {
     fn drop(&mut self) {
-        // This has no effect on a request that has ended: it no longer checks its context.
-        self.0.interrupt(Interrupt::Canceled);
+        // A job that does not run, because the server is stopping, writes no response.
+        if matches!(self.stage, Stage::Buffering) {
+            let _client_disconnected = self.complete(Output::Error(ApiError::stopping()));
+        }
     }
 }
 
@@ -406,44 +360,46 @@ mod tests {
     use axum::body::HttpBody;
     use http_body_util::BodyExt;
     use tokio::runtime::Runtime;
-    use varve_context::{Limit, MemoryBudget};
+    use varve_context::{Limit, MemoryBudget, QueryContext};
 
     const BUFFER_SIZE: usize = 1 << 10;
     const SIZE_MAX: usize = 100 * CHUNK_SIZE;
 
-    struct Run {
-        output: Option<Output>,
-        outcome: Outcome,
-        ctx: QueryContext,
+    /// A response that has ended.
+    struct Ended {
+        output: Output,
+        sent: Result<()>,
+        computation: Arc<Computation>,
         runtime: Runtime,
+    }
+
+    impl Ended {
+        fn ctx(&self) -> &ReadContext {
+            self.computation.ctx()
+        }
     }
 
     /// Runs a writer on a blocking thread, as the server does, until it has ended. Nobody reads the
     /// stream.
-    fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static) -> Run {
+    fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static) -> Ended {
         let runtime = runtime();
-        let ctx = QueryContext::new(
+        let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::from_secs(60),
             MemoryBudget::new(Limit::Other("memory"), 1 << 20),
-        );
-        let (sender, receiver) = oneshot::channel();
-        let mut writer = ResponseWriter::new(
-            ctx.clone(),
-            limits(Duration::from_millis(50)),
-            OutputSender::Request(sender),
-            None,
-        );
-        let (output, outcome) = runtime.block_on(async {
+        ));
+        let computation = Computation::alone(ctx);
+        let mut writer = ResponseWriter::new(&computation, limits(Duration::from_millis(50)));
+        let (output, sent) = runtime.block_on(async {
             let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
                 Ok(()) => writer.finish(),
                 Err(error) => writer.fail(error),
             });
-            (receiver.await.ok(), work.await.unwrap())
+            (computation.result().await, work.await.unwrap())
         });
-        Run {
+        Ended {
             output,
-            outcome,
-            ctx,
+            sent,
+            computation,
             runtime,
         }
     }
@@ -454,10 +410,6 @@ mod tests {
             size_max: SIZE_MAX,
             stall_timeout,
         }
-    }
-
-    fn cancel(ctx: &QueryContext) -> Box<CancelOnDrop> {
-        Box::new(CancelOnDrop(ctx.clone()))
     }
 
     fn runtime() -> Runtime {
@@ -478,100 +430,88 @@ mod tests {
 
     #[test]
     fn a_short_response_is_complete_and_charged_until_it_is_sent() {
-        let run = run(|writer| write(writer, BUFFER_SIZE));
-        assert_eq!(run.outcome, Outcome::Complete);
-        let Some(Output::Complete(bytes, charge)) = run.output else {
-            panic!("{:?}", run.output)
+        let Ended {
+            output,
+            sent,
+            computation,
+            runtime,
+        } = run(|writer| write(writer, BUFFER_SIZE));
+        assert_eq!(sent, Ok(()));
+        let Output::Complete(bytes, charge) = output else {
+            panic!("{output:?}")
         };
         assert_eq!(bytes.len(), 1000);
-        assert!(
-            run.ctx.memory().used() >= 1000,
-            "{}",
-            run.ctx.memory().used()
-        );
-        let body = ResponseBody::complete(bytes, charge, cancel(&run.ctx));
+        let ctx = computation.ctx().clone();
+        assert!(ctx.memory().used() >= 1000, "{}", ctx.memory().used());
+        let body = ResponseBody::complete(bytes, charge, computation);
         assert_eq!(body.size_hint().exact(), Some(1000));
+        let sent = runtime.block_on(body.collect()).unwrap().to_bytes();
+        assert_eq!(sent.len(), 1000);
         assert_eq!(
-            run.runtime
-                .block_on(body.collect())
-                .unwrap()
-                .to_bytes()
-                .len(),
-            1000
-        );
-        assert_eq!(
-            (run.ctx.memory().used(), run.ctx.interrupted()),
+            (ctx.memory().used(), ctx.interrupted()),
             (0, Some(Interrupt::Canceled))
         );
     }
 
     #[test]
     fn an_error_before_the_buffer_is_full_has_its_own_status() {
-        let run = run(|writer| {
+        let ended = run(|writer| {
             write(writer, BUFFER_SIZE)?;
             Err(ApiError::bad_data("no"))
         });
         assert!(
-            matches!(run.output, Some(Output::Error(ref error)) if error.message == "no"),
+            matches!(ended.output, Output::Error(ref error) if error.message == "no"),
             "{:?}",
-            run.output
+            ended.output
         );
-        assert_eq!(
-            (run.outcome, run.ctx.memory().used()),
-            (Outcome::Complete, 0)
-        );
+        assert_eq!((&ended.sent, ended.ctx().memory().used()), (&Ok(()), 0));
     }
 
     #[test]
     fn an_error_after_the_start_truncates_the_body() {
-        let run = run(|writer| {
+        let ended = run(|writer| {
             write(writer, 2 * BUFFER_SIZE)?;
             Err(ApiError::bad_data("no"))
         });
-        assert_eq!(run.outcome, Outcome::Truncated(ApiError::bad_data("no")));
-        let Some(Output::Stream(chunks)) = run.output else {
-            panic!("{:?}", run.output)
+        assert_eq!(ended.sent, Err(ApiError::bad_data("no")));
+        let Output::Stream(chunks) = ended.output else {
+            panic!("{:?}", ended.output)
         };
-        let body = ResponseBody::stream(chunks.lock().take().unwrap(), cancel(&run.ctx));
-        run.runtime.block_on(body.collect()).unwrap_err();
-        assert_eq!(run.ctx.memory().used(), 0);
+        let ctx = ended.computation.ctx().clone();
+        let body = ResponseBody::stream(chunks.lock().take().unwrap(), ended.computation);
+        ended.runtime.block_on(body.collect()).unwrap_err();
+        assert_eq!(ctx.memory().used(), 0);
     }
 
     #[test]
     fn a_client_that_reads_nothing_is_aborted() {
-        let run = run(|writer| write(writer, 10 * CHUNK_SIZE));
-        let Outcome::Truncated(error) = run.outcome else {
-            panic!("{:?}", run.outcome)
-        };
+        let ended = run(|writer| write(writer, 10 * CHUNK_SIZE));
+        let error = ended.sent.clone().unwrap_err();
         assert!(
             error.message.contains("--web.write-stall-timeout"),
             "{error:?}"
         );
-        assert_eq!(run.ctx.interrupted(), Some(Interrupt::Canceled));
-        drop(run.output);
-        assert_eq!(run.ctx.memory().used(), 0);
+        let ctx = ended.ctx().clone();
+        assert_eq!(ctx.interrupted(), Some(Interrupt::Canceled));
+        drop(ended);
+        assert_eq!(ctx.memory().used(), 0);
     }
 
     #[test]
     fn a_long_response_streams_to_its_end() {
-        let ctx = QueryContext::unbounded();
-        let (sender, receiver) = oneshot::channel();
-        let mut writer = ResponseWriter::new(
-            ctx.clone(),
-            limits(Duration::from_secs(60)),
-            OutputSender::Request(sender),
-            None,
-        );
+        let ctx = ReadContext::unbounded();
+        let computation = Computation::alone(ctx.clone());
+        let mut writer = ResponseWriter::new(&computation, limits(Duration::from_secs(60)));
         let size = runtime().block_on(async {
             tokio::task::spawn_blocking(move || {
                 write(&mut writer, 10 * CHUNK_SIZE).unwrap();
-                assert_eq!(writer.finish(), Outcome::Complete);
+                assert_eq!(writer.finish(), Ok(()));
             });
-            let Ok(Output::Stream(chunks)) = receiver.await else {
+            let Output::Stream(chunks) = computation.result().await else {
                 panic!("the response is larger than the buffer")
             };
             let chunks = chunks.lock().take().unwrap();
-            ResponseBody::stream(chunks, cancel(&ctx))
+            ResponseBody::stream(chunks, computation)
                 .collect()
                 .await
                 .unwrap()
@@ -586,27 +526,36 @@ mod tests {
 
     #[test]
     fn a_response_that_is_too_long_is_aborted() {
-        let limit = |outcome: Outcome| match outcome {
-            Outcome::Truncated(error) => error.limit.map(Limit::name),
-            Outcome::Complete => None,
-        };
-        let run = run(|writer| {
+        let ended = run(|writer| {
             writer.limits.size_max = 2 * BUFFER_SIZE;
             write(writer, 3 * BUFFER_SIZE)
         });
-        assert_eq!(limit(run.outcome), Some("--web.max-response-size"));
-        assert!(matches!(run.output, Some(Output::Stream(_))));
+        let limit = ended.sent.as_ref().unwrap_err().limit.map(Limit::name);
+        assert_eq!(limit, Some("--web.max-response-size"));
+        assert!(matches!(ended.output, Output::Stream(_)));
     }
 
     #[test]
     fn exhausted_memory_fails_the_response() {
-        let run = run(|writer| {
+        let ended = run(|writer| {
             let mut all = writer.ctx.charge();
             all.grow(1 << 20)?;
             write(writer, BUFFER_SIZE)
         });
         assert!(
-            matches!(run.output, Some(Output::Error(ref error)) if error.kind == ErrorKind::Execution)
+            matches!(ended.output, Output::Error(ref error) if error.kind == ErrorKind::Execution)
         );
+    }
+
+    #[tokio::test]
+    async fn a_job_that_does_not_run_completes_its_computation() {
+        let computation = Computation::alone(ReadContext::unbounded());
+        let writer = ResponseWriter::new(&computation, limits(Duration::ZERO));
+        drop(writer);
+        assert!(matches!(computation.result().await, Output::Error(_)));
+
+        let mut writer = ResponseWriter::new(&computation, limits(Duration::ZERO));
+        drop(computation);
+        writer.finish().unwrap_err();
     }
 }

@@ -10,41 +10,100 @@
 //! 2. A computation is canceled only when its leader and all followers have disconnected.
 //! 3. There are never more computations than requests.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use varve_context::Interrupt;
+use varve_tsdb::ReadContext;
 
-use super::response_writer::{CancelOnDrop, Output};
+use super::output::Output;
 use crate::error::ApiError;
 
-/// The computations in progress, by request key.
+/// The computations in progress, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Singleflight {
-    computations: Mutex<HashMap<String, Weak<Computation>>>,
+    computations: Mutex<HashMap<Arc<ComputationKey>, Weak<Computation>>>,
     /// Number of requests that may have changed the store.
     n_writes: AtomicU64,
 }
 
-/// A computation. The leader and the followers hold it while they wait for its result.
+/// Everything that a response depends on, except the data. Requests with equal keys share a
+/// computation.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ComputationKey {
+    pub(crate) route: String,
+    pub(crate) user: Arc<str>,
+    /// The tenant of the user. A reload of the web configuration creates new tenants.
+    pub(crate) tenant: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) parameters: AnyParameters,
+}
+
+/// The parameters of one endpoint, with the values of defaults. Every type that derives `Eq` and
+/// `Hash` implements it.
+pub(crate) trait Parameters: Any + fmt::Debug + Send + Sync {
+    /// Returns `true` if `other` has the same type and value.
+    fn is_equal(&self, other: &dyn Parameters) -> bool;
+
+    /// Feeds the value to a hasher.
+    fn hash_into(&self, hasher: &mut dyn Hasher);
+}
+
+impl<T: Any + Eq + Hash + fmt::Debug + Send + Sync> Parameters for T {
+    fn is_equal(&self, other: &dyn Parameters) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<T>() == Some(self)
+    }
+
+    fn hash_into(&self, mut hasher: &mut dyn Hasher) {
+        self.hash(&mut hasher);
+    }
+}
+
+/// The parameters of any endpoint.
+#[derive(Debug)]
+pub(crate) struct AnyParameters(pub(crate) Arc<dyn Parameters>);
+
+impl PartialEq for AnyParameters {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_equal(&*other.0)
+    }
+}
+
+impl Eq for AnyParameters {}
+
+impl Hash for AnyParameters {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash_into(hasher);
+    }
+}
+
+/// A computation. The leader and the followers hold it until they have its whole response. When the
+/// last of them drops it, the computation is canceled.
 #[derive(Debug)]
 pub(crate) struct Computation {
-    key: String,
-    group: Arc<Singleflight>,
+    /// Where others find it. `None` if it serves one request.
+    listed: Option<Listed>,
     /// `n_writes` when the computation began.
     began_at: OnceLock<u64>,
     result: watch::Sender<Option<Output>>,
     task: OnceLock<AbortHandle>,
-    _cancel: CancelOnDrop,
+    ctx: ReadContext,
 }
 
-/// Completes a computation with the output of its job. Without an output the job did not run,
-/// because the server is stopping.
 #[derive(Debug)]
-pub(crate) struct Completion(Weak<Computation>);
+struct Listed {
+    key: Arc<ComputationKey>,
+    group: Arc<Singleflight>,
+}
 
 /// The role of a request in a computation.
 #[derive(Debug)]
@@ -61,11 +120,11 @@ impl Singleflight {
         self.n_writes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Joins the computation of `key`, or creates one. `cancel` returns the guard that cancels it.
+    /// Joins the computation of `key`, or creates one in the context that `context` returns.
     pub(crate) fn join(
         self: &Arc<Self>,
-        key: String,
-        cancel: impl FnOnce() -> CancelOnDrop,
+        key: ComputationKey,
+        context: impl FnOnce() -> ReadContext,
     ) -> Role {
         let mut computations = self.computations.lock();
         if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
@@ -77,20 +136,38 @@ impl Singleflight {
             drop(computation);
             computations = self.computations.lock();
         }
-        let computation = Arc::new(Computation {
-            key: key.clone(),
+        let key = Arc::new(key);
+        let listed = Listed {
+            key: Arc::clone(&key),
             group: Arc::clone(self),
-            began_at: OnceLock::new(),
-            result: watch::Sender::new(None),
-            task: OnceLock::new(),
-            _cancel: cancel(),
-        });
+        };
+        let computation = Computation::new(Some(listed), context());
         computations.insert(key, Arc::downgrade(&computation));
         Role::Leader(computation)
     }
 }
 
 impl Computation {
+    /// Creates a computation for one request, in its context.
+    pub(crate) fn alone(ctx: ReadContext) -> Arc<Self> {
+        Self::new(None, ctx)
+    }
+
+    fn new(listed: Option<Listed>, ctx: ReadContext) -> Arc<Self> {
+        Arc::new(Self {
+            listed,
+            began_at: OnceLock::new(),
+            result: watch::Sender::new(None),
+            task: OnceLock::new(),
+            ctx,
+        })
+    }
+
+    /// Returns the context of the computation.
+    pub(crate) fn ctx(&self) -> &ReadContext {
+        &self.ctx
+    }
+
     /// Sets the task of the computation, which is aborted when the last request has disconnected.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         self.task.get_or_init(|| task);
@@ -98,9 +175,11 @@ impl Computation {
 
     /// Records that the computation is about to read the store.
     pub(crate) fn begin(&self) {
-        let _ordered_with_join = self.group.computations.lock();
-        self.began_at
-            .get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
+        if let Some(Listed { group, .. }) = &self.listed {
+            let _ordered_with_join = group.computations.lock();
+            self.began_at
+                .get_or_init(|| group.n_writes.load(Ordering::SeqCst));
+        }
     }
 
     /// Passes the result to the leader and the followers. No further request can join.
@@ -123,53 +202,26 @@ impl Computation {
     }
 
     fn accepts_followers(&self) -> bool {
-        self.began_at
-            .get()
-            .is_none_or(|&began_at| began_at == self.group.n_writes.load(Ordering::SeqCst))
+        match (&self.listed, self.began_at.get()) {
+            (Some(listed), Some(&began_at)) => {
+                began_at == listed.group.n_writes.load(Ordering::SeqCst)
+            }
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
     }
 
     /// Removes this computation from the list, unless another one has replaced it.
     fn remove(&self) {
-        let mut computations = self.group.computations.lock();
-        if computations
-            .get(&self.key)
-            .is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self))
-        {
-            computations.remove(&self.key);
-        }
-    }
-}
-
-impl Completion {
-    /// Completes the computation of `computation`.
-    pub(crate) fn of(computation: &Arc<Computation>) -> Self {
-        Self(Arc::downgrade(computation))
-    }
-
-    /// Records that the computation is about to read the store.
-    pub(crate) fn begin(&self) {
-        drop(self.0.upgrade().inspect(|computation| computation.begin()));
-    }
-
-    /// Passes the output to the leader and the followers.
-    ///
-    /// # Errors
-    /// The output, if all of them have disconnected.
-    pub(crate) fn complete(mut self, output: Output) -> Result<(), Output> {
-        match std::mem::take(&mut self.0).upgrade() {
-            Some(computation) => {
-                computation.complete(output);
-                Ok(())
-            }
-            None => Err(output),
-        }
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if let Some(computation) = self.0.upgrade() {
-            computation.complete(Output::Error(ApiError::stopping()));
+        let Some(Listed { key, group }) = &self.listed else {
+            return;
+        };
+        let mut computations = group.computations.lock();
+        let is_listed = computations
+            .get(key)
+            .is_some_and(|computation| std::ptr::eq(computation.as_ptr(), self));
+        if is_listed {
+            computations.remove(key);
         }
     }
 }
@@ -180,6 +232,8 @@ impl Drop for Computation {
         if let Some(task) = self.task.get() {
             task.abort();
         }
+        // This has no effect on a computation that has ended: it no longer checks its context.
+        self.ctx.interrupt(Interrupt::Canceled);
     }
 }
 
@@ -188,10 +242,19 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use tokio::sync::mpsc;
-    use varve_context::{Interrupt, QueryContext};
 
-    fn join(group: &Arc<Singleflight>, ctx: &QueryContext) -> Role {
-        group.join("up".into(), || CancelOnDrop(ctx.clone()))
+    fn key(parameters: Arc<dyn Parameters>) -> ComputationKey {
+        ComputationKey {
+            route: "/x".to_owned(),
+            user: Arc::from("ann"),
+            tenant: None,
+            timeout: None,
+            parameters: AnyParameters(parameters),
+        }
+    }
+
+    fn join(group: &Arc<Singleflight>, ctx: &ReadContext) -> Role {
+        group.join(key(Arc::new("up")), || ctx.clone())
     }
 
     #[track_caller]
@@ -212,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn leader_and_followers_get_the_same_response() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
         first.complete(Output::Complete(
@@ -230,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_not_for_followers() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
         let first = leader(join(&group, &ctx));
         first.complete(Output::stream(mpsc::channel(1).1));
         assert!(!first.result().await.is_for_followers());
@@ -238,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_computation_is_canceled_with_its_last_request() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
         drop(first);
@@ -250,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_computation_that_misses_a_write_accepts_no_followers() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
         let first = leader(join(&group, &ctx));
         // It has not read the store yet.
         group.note_write();
@@ -264,16 +327,33 @@ mod tests {
         drop(second);
     }
 
-    #[tokio::test]
-    async fn a_job_that_does_not_run_completes_its_computation() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
-        let computation = leader(join(&group, &ctx));
-        drop(Completion::of(&computation));
-        assert!(matches!(computation.result().await, Output::Error(_)));
-        let completion = Completion::of(&computation);
-        drop(computation);
-        completion
-            .complete(Output::Error(ApiError::bad_data("no")))
-            .unwrap_err();
+    #[test]
+    fn keys_differ_in_every_part() {
+        let same = || key(Arc::new("up"));
+        assert_eq!(same(), same());
+        let others = [
+            key(Arc::new("down")),
+            // Equal text of another type.
+            key(Arc::new("up".to_owned())),
+            ComputationKey {
+                route: "/y".to_owned(),
+                ..same()
+            },
+            ComputationKey {
+                user: Arc::from("bob"),
+                ..same()
+            },
+            ComputationKey {
+                tenant: Some(1),
+                ..same()
+            },
+            ComputationKey {
+                timeout: Some(Duration::ZERO),
+                ..same()
+            },
+        ];
+        for other in others {
+            assert_ne!(same(), other);
+        }
     }
 }

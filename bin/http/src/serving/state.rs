@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRef;
-use varve_context::{Limit, QueryContext};
-use varve_server::active_requests::RequestClass;
+use varve_context::QueryContext;
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::{RequestClass, RequestRecord};
 
 use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::inline::InlinePolicy;
@@ -95,12 +94,17 @@ impl HttpState {
         }
     }
 
-    /// Waits for a permit to run a request. Also limits the series of a metadata request.
+    /// Waits for a permit to run a request in `ctx`.
     ///
     /// # Errors
     /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached,
     /// and 422 if the query breaker is open.
-    pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit> {
+    pub(crate) async fn admit(
+        &self,
+        record: &RequestRecord,
+        class: RequestClass,
+        ctx: &QueryContext,
+    ) -> Result<Permit> {
         let pressure = &self.app.pressure;
         let checked = if class == RequestClass::Write {
             pressure.check_writes()
@@ -108,44 +112,32 @@ impl HttpState {
             pressure.check_queries()
         };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
-        let context = RequestContext::current();
+
+        let breaker = &self.app.requests.query_breaker;
         if class == RequestClass::Query
-            && let Some(reason) = self.app.query_breaker.check(&context, Instant::now())
+            && let Some(reason) = breaker.check(record, Instant::now())
         {
             return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("query failures"));
         }
+
         let gate = match class {
             RequestClass::Query => &self.gates.queries,
+            RequestClass::Metadata => &self.gates.metadata,
             RequestClass::RemoteRead => &self.gates.remote_reads,
             RequestClass::Write => &self.gates.writes,
-            RequestClass::Metadata => {
-                if let Some(series_max) = self.app.settings.metadata_series_max {
-                    ctx.limit_series(Limit::MetadataSeries, series_max);
-                }
-                &self.gates.metadata
-            }
         };
-        let reads = context
-            .tenant
-            .as_ref()
-            .filter(|_| class != RequestClass::Write);
-        gate.admit(
-            &context.user,
-            reads.and_then(|tenant| tenant.reads.as_ref()),
-            ctx,
-        )
-        .await
+        let reads = match &record.tenant {
+            Some(tenant) if class != RequestClass::Write => tenant.reads.as_ref(),
+            _ => None,
+        };
+        gate.admit(&record.user, reads, ctx).await
     }
 
     /// Rejects further requests, and queued reads, with 503.
     pub fn begin_shutdown(&self) {
         self.app.begin_shutdown();
-        [
-            &self.gates.queries,
-            &self.gates.metadata,
-            &self.gates.remote_reads,
-        ]
-        .into_iter()
-        .for_each(Gate::close);
+        self.gates.queries.close();
+        self.gates.metadata.close();
+        self.gates.remote_reads.close();
     }
 }

@@ -17,7 +17,7 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 use varve_client::Secret;
-use varve_server::request_context::User;
+use varve_server::requests::tenant::User;
 
 use super::Fingerprint;
 use super::file::{BearerToken, File};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, bail, ensure};
 use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
-use varve_server::request_context::Tenant;
-use varve_server::request_context::fair_semaphore::FairSemaphore;
+use varve_server::requests::fair_semaphore::FairSemaphore;
+use varve_server::requests::tenant::Tenant;
 use varve_system::quantity::{parse_duration, parse_size};
 
 use super::file::{File, TenantEntry};

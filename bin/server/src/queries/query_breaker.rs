@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use varve_system::excerpt::truncate;
 
-use crate::request_context::RequestContext;
+use crate::requests::record::RequestRecord;
 
 /// Maximum number of queries that have failed.
 const QUERIES_MAX: usize = 1000;
@@ -66,7 +66,7 @@ impl QueryBreaker {
     }
 
     /// Returns the reason why the query of a request is rejected, if it is.
-    pub fn check(&self, request: &RequestContext, now: Instant) -> Option<String> {
+    pub fn check(&self, request: &RequestRecord, now: Instant) -> Option<String> {
         let mut failed = self.failed.lock();
         // Fast path: no query has failed.
         if failed.is_empty() {
@@ -86,7 +86,7 @@ impl QueryBreaker {
 
     /// Records the end of a query: with the error if it exceeded a memory limit, `None` if it
     /// succeeded.
-    pub fn record(&self, request: &RequestContext, error: Option<&str>, now: Instant) {
+    pub fn record(&self, request: &RequestRecord, error: Option<&str>, now: Instant) {
         let mut failed = self.failed.lock();
         if self.failures_max == 0 || (error.is_none() && failed.is_empty()) {
             return;
@@ -139,13 +139,13 @@ impl QueryBreaker {
         (query.n_failures >= self.failures_max && !left.is_zero()).then_some(left)
     }
 
-    fn key(&self, request: &RequestContext) -> Option<u64> {
-        let times = request.times()?;
-        let length_ms = times.end_ms.wrapping_sub(times.start_ms);
+    fn key(&self, request: &RequestRecord) -> Option<u64> {
+        let steps = request.steps()?;
+        let length_ms = steps.end_ms().wrapping_sub(steps.start_ms());
         Some(self.hasher.hash_one((
             &request.user,
             &request.parameters().text,
-            times.step_ms,
+            steps.step_ms(),
             length_ms,
         )))
     }
@@ -153,32 +153,29 @@ impl QueryBreaker {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::Method;
+    use varve_query::Steps;
 
     use super::*;
-    use crate::request_context::{Parameters, Times, User};
+    use crate::requests::record::Parameters;
+    use crate::requests::tenant::User;
 
     const OPEN_FOR: Duration = Duration::from_secs(60);
 
-    fn request(user: &str, text: &str, end_ms: i64) -> Arc<RequestContext> {
+    fn request(user: &str, text: &str, end_ms: i64) -> Arc<RequestRecord> {
         let user = User {
             name: Arc::from(user),
             tenant: None,
         };
-        let context = RequestContext::new(Method::GET, String::new(), None, "", Some(user));
-        context.note_parameters(
+        let request = RequestRecord::new("GET", String::new(), None, "", Some(user));
+        request.note_parameters(
             Parameters {
                 text: text.to_owned(),
                 ..Parameters::default()
             },
             None,
         );
-        context.note_times(Times {
-            start_ms: end_ms - 1000,
-            end_ms,
-            step_ms: 1,
-        });
-        context
+        request.note_steps(Steps::range(end_ms - 1000, end_ms, 1));
+        request
     }
 
     #[test]

@@ -18,7 +18,7 @@ const OPERATORS_MAX: usize = 50;
 const OPERATOR_SIZE_MAX: usize = 256;
 
 /// The statistics of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StatsLevel {
     /// No statistics.
     None,

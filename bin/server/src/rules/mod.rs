@@ -33,13 +33,12 @@ use varve_promql::Features;
 use varve_rules::arrival::Lags;
 use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
 
-use crate::request_context::RequestContext;
+use crate::requests::record::RequestRecord;
 use load::Files;
 pub(crate) use load::hash_files;
 use scheduler::Entries;
 use scheduler::RuleThreads;
 pub use scheduler::start;
-pub use storage::ROUTE;
 
 /// Flags of rules, checked.
 #[derive(Debug, Clone)]
@@ -190,11 +189,14 @@ impl Rules {
     /// Notes the progress of the sender of a write request
     /// ([`Client::name`](crate::rejections::Client::name)). Standby replicas of HA pairs have no
     /// progress, because their samples are not stored.
-    pub fn note_progress(&self, context: &RequestContext, written: &Written) {
-        let Some(times) = written.times.filter(|_| written.stored.total > 0) else {
+    pub fn note_progress(&self, request: &RequestRecord, written: &Written) {
+        let Some(times) = written.times else {
             return;
         };
-        let name = context.sender().name(written.replica.as_deref());
+        if written.stored.total == 0 {
+            return;
+        }
+        let name = request.sender().name(written.replica.as_deref());
         self.lags.note(&name, now(), times.start_ms, times.end_ms);
     }
 

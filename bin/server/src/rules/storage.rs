@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::http::Method;
 use varve_advise::usage::Requester;
 use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
 use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
 use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
-use varve_query::stats::{QueryStats, StatsMode};
+use varve_query::stats::StatsMode;
 use varve_query::{
     Engine, Error, Request, ScanPlan, SharedScans, Steps, Value, VectorSample, usage,
 };
@@ -23,17 +22,12 @@ use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
 
 use super::now;
-use crate::active_requests::ActiveClass;
 use crate::app::App;
 use crate::notifier::Alert;
-use crate::queries::query_log::{LoggedQuery, Origin};
-use crate::queries::query_stats;
-use crate::request_context::{Parameters, RequestContext, Times as RequestTimes};
+use crate::requests::life::RequestFailure;
+use crate::requests::record::{ActiveClass, Parameters, RULE_ROUTE, RequestRecord, RuleQuery};
 use crate::store::Store;
-use crate::traces::{self, Trace};
-
-/// The path of rule queries in lists and logs.
-pub const ROUTE: &str = "rule";
+use crate::traces;
 
 /// The store, for one evaluation of a group.
 pub(super) struct RuleStorage<'a> {
@@ -72,49 +66,86 @@ impl<'a> RuleStorage<'a> {
             .child(Limit::QueryMemory, self.app.settings.query_max_memory)
     }
 
+    /// Returns the record of a query, with its trace if it is sampled.
+    fn request(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Arc<RequestRecord> {
+        let &Query {
+            expr, timestamp_ms, ..
+        } = query;
+        let rule = RuleQuery {
+            file: from.file.to_owned(),
+            group: from.group.to_owned(),
+            expr: expr.to_owned(),
+        };
+        let request = RequestRecord::of_rule(rule, self.memory());
+        let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
+        request.note_parameters(
+            Parameters {
+                text,
+                ..Parameters::default()
+            },
+            None,
+        );
+        request.note_steps(Steps::instant(timestamp_ms));
+        let trace = self
+            .app
+            .tracer
+            .start(traces::Origin::Internal, || RULE_ROUTE.to_owned());
+        if let Some(trace) = trace {
+            trace.note("rule.file", from.file);
+            trace.note("rule.group", from.group);
+            trace.note("rule.name", from.rule);
+            request.note_trace(trace);
+        }
+        request
+    }
+
     fn evaluate(
         &self,
         from: &RuleRef<'_>,
         ctx: &ReadContext,
-        context: &RequestContext,
-        &Query {
-            expr,
-            timestamp_ms,
-            scans,
-        }: &Query<'_>,
-        stats: StatsMode,
-    ) -> Result<(Vec<VectorSample>, Option<Box<QueryStats>>), Error> {
-        let part = context.part("parse");
-        let parsed = self.engine.parse(ctx, expr)?;
+        request: &RequestRecord,
+        query: &Query<'_>,
+    ) -> Result<Vec<VectorSample>, Error> {
+        let part = request.part("parse");
+        let parsed = self.engine.parse(ctx, query.expr)?;
         let who = Requester {
             rule: from.rule.into(),
             ..Requester::default()
         };
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
         drop(part);
-        let _part = context.part("evaluate");
-        let request = Request {
+
+        let _part = request.part("evaluate");
+        let stats = if self.app.requests.query_log.is_enabled() {
+            StatsMode::AsWritten
+        } else {
+            StatsMode::Off
+        };
+        let evaluation = Request {
             stats,
-            scans,
-            ..Request::new(expr, Steps::instant(timestamp_ms))
+            scans: query.scans,
+            ..Request::new(query.expr, Steps::instant(query.timestamp_ms))
         };
         let result = self
             .engine
-            .run_parsed(&self.store.db, ctx, parsed, &request)?;
-        match result.value {
-            Value::Vector(samples) => Ok((samples, result.stats)),
-            Value::Scalar(point) => Ok((
-                vec![VectorSample {
-                    labels: Labels::empty(),
-                    point,
-                    histogram: None,
-                }],
-                result.stats,
-            )),
-            Value::String { .. } | Value::Matrix(_) => Err(Error::Execution(
-                "rule result is not a vector or scalar".into(),
-            )),
+            .run_parsed(&self.store.db, ctx, parsed, &evaluation)?;
+        let samples = match result.value {
+            Value::Vector(samples) => samples,
+            Value::Scalar(point) => vec![VectorSample {
+                labels: Labels::empty(),
+                point,
+                histogram: None,
+            }],
+            Value::String { .. } | Value::Matrix(_) => {
+                return Err(Error::Execution(
+                    "rule result is not a vector or scalar".into(),
+                ));
+            }
+        };
+        if let Some(stats) = &result.stats {
+            request.note_stats(stats);
         }
+        Ok(samples)
     }
 }
 
@@ -133,82 +164,34 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
-        let &Query {
-            expr, timestamp_ms, ..
-        } = query;
-        let ctx = self.context();
-        let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", None);
-        let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
-        context.note_parameters(
-            Parameters {
-                text,
-                ..Parameters::default()
-            },
-            None,
-        );
-        context.note_times(RequestTimes {
-            start_ms: timestamp_ms,
-            end_ms: timestamp_ms,
-            step_ms: 0,
-        });
-        if let Some(trace) = self
-            .app
-            .tracer
-            .start(traces::Origin::Internal, || ROUTE.to_owned())
-        {
-            trace.note("rule.file", from.file);
-            trace.note("rule.group", from.group);
-            trace.note("rule.name", from.rule);
-            context.note_trace(trace);
-        }
-        let registration =
-            self.app
-                .active_requests
-                .register(Arc::clone(&context), ActiveClass::Rule, &ctx);
-        let request = &registration.request;
-        request.begin();
+        let requests = &self.app.requests;
+        let request = self.request(from, query);
+        let memory = requests.memory(&request).clone();
+        let ctx = ReadContext::unrestricted(QueryContext::new(self.timeout, memory));
+        let registration = requests.start(&request, ActiveClass::Rule, &ctx);
         registration.record_start();
-        let mode = if self.app.query_log.is_enabled() {
-            StatsMode::AsWritten
-        } else {
-            StatsMode::Off
-        };
-        let result = self.evaluate(from, &ctx, &context, query, mode);
+
+        let result = self.evaluate(from, &ctx, &request, query);
+
         let reason = result.as_ref().err().map(ToString::to_string);
-        context
-            .trace()
-            .zip(reason.as_deref())
-            .inspect(|(trace, reason)| trace.fail(*reason));
-        registration.record_end(reason.as_deref());
-        if mode != StatsMode::Off {
-            let stats = match &result {
-                Ok((_, Some(stats))) => query_stats::to_json(stats, Duration::ZERO),
-                _ => query_stats::failed_query(Duration::ZERO, request.age(), ctx.n_samples()),
-            };
-            self.app.query_log.log(&LoggedQuery {
-                query: expr,
-                start_ms: timestamp_ms,
-                end_ms: timestamp_ms,
-                step_s: 0,
-                error: reason.as_deref(),
-                stats,
-                n_series: ctx.n_series(),
-                memory_peak_bytes: ctx.memory().peak(),
-                trace: context.trace().map(Trace::ids),
-                origin: Origin::RuleGroup {
-                    file: from.file,
-                    name: from.group,
-                },
-            });
+        if let (Some(trace), Some(reason)) = (request.trace(), &reason) {
+            trace.fail(reason.as_str());
         }
-        match (result, reason) {
-            (Ok((samples, _)), _) => Ok(Answer {
+        let failure = reason.as_deref().map(|reason| RequestFailure {
+            reason,
+            is_memory_limit: false,
+            is_malformed: false,
+        });
+        requests.end(registration, &self.app.metrics, failure);
+
+        match result {
+            Ok(samples) => Ok(Answer {
                 samples,
                 n_series: ctx.n_series(),
                 n_samples: ctx.n_samples(),
                 peak_bytes: ctx.memory().peak() as u64,
             }),
-            (Err(_), reason) => Err(Failure::new(reason.unwrap_or_default())),
+            Err(_) => Err(Failure::new(reason.unwrap_or_default())),
         }
     }
 

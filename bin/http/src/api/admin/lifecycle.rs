@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 
 use super::audit;
 use crate::error::{ApiError, Result};
 
 /// POST and PUT /-/reload.
-pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Result {
+pub(crate) async fn reload(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    method: Method,
+) -> Result {
     if let Some(rejected) = reject(&app, &method) {
         return Ok(rejected);
     }
@@ -23,7 +28,7 @@ pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Resul
     let reloaded =
         reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));
     audit(
-        &RequestContext::current(),
+        &record,
         reloaded.as_ref().err().map(|error| &*error.message),
     );
     reloaded?;
@@ -31,10 +36,14 @@ pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Resul
 }
 
 /// POST and PUT /-/quit.
-pub(crate) async fn quit(State(app): State<Arc<App>>, method: Method) -> Response {
+pub(crate) async fn quit(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    method: Method,
+) -> Response {
     reject(&app, &method).unwrap_or_else(|| {
         let is_first = app.quit.request();
-        audit(&RequestContext::current(), None);
+        audit(&record, None);
         let message = if is_first {
             "Requesting termination... Goodbye!"
         } else {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_system::excerpt::truncate;
 
@@ -29,51 +29,53 @@ static FAILED: LogLimiter = LogLimiter::new();
 const LOGGED_SIZE_MAX: usize = 1_000;
 
 /// Runs `job` on a blocking thread, to its end in any case.
-async fn run(app: Arc<App>, job: impl FnOnce(&Store) -> Result + Send + 'static) -> Result {
-    check_enabled(&app)?;
+async fn run(
+    app: &App,
+    record: Arc<RequestRecord>,
+    job: impl FnOnce(&Store) -> Result + Send + 'static,
+) -> Result {
+    check_enabled(app)?;
     let store = app.store().ok_or_else(ApiError::stopping)?;
-    let context = RequestContext::current();
-    let run = move || {
+    let ended = tokio::task::spawn_blocking(move || {
         let result = job(&store);
-        audit(&context, result.as_ref().err().map(|error| &*error.message));
+        audit(&record, result.as_ref().err().map(|error| &*error.message));
         result
-    };
-    tokio::task::spawn_blocking(run)
-        .await
-        .map_err(ApiError::internal)?
+    });
+    ended.await.map_err(ApiError::internal)?
 }
 
 /// Returns an error unless `--web.enable-admin-api` is set.
 pub(crate) fn check_enabled(app: &App) -> Result<()> {
-    match app.settings.args.enable_admin_api {
-        true => Ok(()),
-        false => Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled")),
+    if app.settings.args.enable_admin_api {
+        Ok(())
+    } else {
+        Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"))
     }
 }
 
 /// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful
 /// requests.
-pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
+pub(crate) fn audit(record: &RequestRecord, failure: Option<&str>) {
     let admitted = failure.map(|_| FAILED.admit("administrative request", Instant::now()));
     if admitted == Some(None) {
         return;
     }
     let n_suppressed = admitted.flatten();
-    let RequestContext {
+    let RequestRecord {
         method,
         route,
         client,
         user,
         user_agent,
         ..
-    } = context;
+    } = record;
     // An empty field is not logged.
     let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
     let client = client.map(|client| client.to_string());
-    let parameters = context.parameters();
+    let parameters = record.parameters();
     let what = known(truncate(&parameters.text, LOGGED_SIZE_MAX));
     let [start, end, user] = [&*parameters.start, &*parameters.end, &**user].map(known);
-    let duration = Duration::try_from(jiff::Timestamp::now() - context.started).unwrap_or_default();
+    let duration = Duration::try_from(jiff::Timestamp::now() - record.started).unwrap_or_default();
     let result = failure.unwrap_or("success");
     tracing::info!(
         %method, path = route, what, start, end, client, user, user_agent, ?duration, result, n_suppressed,

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_ingest::relabel::EnabledRelabelRule;
 use varve_server::app::App;
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
@@ -23,8 +25,12 @@ schema! {
 }
 
 /// Enables the rule `name`.
-pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result {
-    super::run(app, move |store| {
+pub(crate) async fn enable(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
+    super::run(&app, record, move |store| {
         form.check_encoding()?;
         let name = form.first("name");
         let unknown = || {

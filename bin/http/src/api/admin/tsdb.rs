@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use jiff::Timestamp;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 use varve_tsdb::{Db, ReadContext};
 
 use super::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::{Form, Verbatim, parse_selector};
+use crate::params::{Form, parse_selector};
 use crate::response::success;
 use varve_wire::schema;
 
@@ -35,10 +36,14 @@ schema! {
 }
 
 /// Deletes samples of matching series.
-pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result {
-    let ctx = app.context_without_deadline();
-    let tenant = RequestContext::current().tenant.clone();
-    run(app, move |store| {
+pub(crate) async fn delete_series(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
+    let ctx = app.requests.admin_context(&record);
+    let tenant = record.tenant.clone();
+    run(&app, record, move |store| {
         let db = &store.db;
         form.check_encoding()?;
         let selectors = form.required_selectors()?;
@@ -46,7 +51,7 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series
         // without a job.
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
-        let parse = |text: &Verbatim| {
+        let parse = |text: &String| {
             let matchers = parse_selector(&ctx, text, invalid)?;
             // The file of tombstones holds text.
             match matchers
@@ -79,14 +84,22 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
 }
 
 /// Rewrites the blocks that hold deleted samples.
-pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result {
-    change(app, Db::clean_tombstones).await
+pub(crate) async fn clean_tombstones(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result {
+    change(&app, record, Db::clean_tombstones).await
 }
 
 /// Creates a snapshot and responds with its name.
-pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result {
-    let (ctx, config) = (app.context_without_deadline(), app.config.current());
-    run(app, move |store| {
+pub(crate) async fn snapshot(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
+    let ctx = app.requests.admin_context(&record);
+    let config = app.config.current();
+    run(&app, record, move |store| {
         let db = &store.db;
         let skip_head = form.boolean("skip_head")?;
         let is_prometheus = match form.first("format") {
@@ -126,18 +139,27 @@ fn export_blocks(db: &Db, name: &str, ctx: &ReadContext) -> varve_tsdb::Result<(
 }
 
 /// Removes all blocks that are too old, however many there are.
-pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result {
-    change(app, Db::confirm_retention).await
+pub(crate) async fn confirm_retention(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result {
+    change(&app, record, Db::confirm_retention).await
 }
 
 /// Flushes the head and merges all blocks.
-pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result {
-    change(app, Db::compact_fully).await
+pub(crate) async fn compact(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result {
+    change(&app, record, Db::compact_fully).await
 }
 
 /// Imports the blocks in the directory `import` of the data directory.
-pub(crate) async fn import(State(app): State<Arc<App>>) -> Result {
-    run(app, |store| {
+pub(crate) async fn import(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result {
+    run(&app, record, |store| {
         let n_blocks = store.db.import().map_err(failed)?;
         Ok(success(&Imported {
             blocks: n_blocks as u64,
@@ -147,8 +169,12 @@ pub(crate) async fn import(State(app): State<Arc<App>>) -> Result {
 }
 
 /// Runs an operation of the store and responds with 204.
-async fn change(app: Arc<App>, operation: fn(&Db) -> varve_tsdb::Result<()>) -> Result {
-    run(app, move |store| {
+async fn change(
+    app: &App,
+    record: Arc<RequestRecord>,
+    operation: fn(&Db) -> varve_tsdb::Result<()>,
+) -> Result {
+    run(app, record, move |store| {
         operation(&store.db).map_err(failed)?;
         no_content()
     })

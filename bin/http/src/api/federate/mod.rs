@@ -16,6 +16,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
@@ -26,13 +27,14 @@ use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;
 use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
+use varve_server::requests::record::RequestRecord;
 use varve_tsdb::select::Series;
 
 use super::selector_union::SelectorUnion;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selector};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use format::Format;
 
@@ -43,16 +45,23 @@ const INSTANCE: &str = "instance";
 /// GET /federate.
 pub(crate) async fn federate(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result {
-    respond(&state, who, &headers, form)
+    respond(&state, &record, who, &headers, form)
         .await
         .map_err(ApiError::plain)
 }
 
-async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result {
+async fn respond(
+    state: &HttpState,
+    record: &Arc<RequestRecord>,
+    who: Requester,
+    headers: &HeaderMap,
+    form: Form,
+) -> Result {
     let timeout = form.timeout()?;
     let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
@@ -63,12 +72,12 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
     };
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let mut response = run(state, RequestClass::Query, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let selectors = read_selectors(&work.ctx, &form)?;
         work.store.note_selectors(&work.ctx, &who, &selectors);
         write(work, &selectors, range, format, external)
-    })
-    .await?;
+    });
+    let mut response = run(state, record, RequestClass::Query, timeout, job).await?;
     let content_type =
         HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
     if response.status() == StatusCode::NO_CONTENT {

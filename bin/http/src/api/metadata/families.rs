@@ -1,24 +1,34 @@
 //! /api/v1/metadata: type, help and unit of metric families.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use varve_model::labels::METRIC_NAME;
 use varve_model::metadata::Metadata;
 use varve_model::{StringSet, TimeRange};
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_int};
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/metadata.
-pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn metadata(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let request = Request::read(&form)?;
+    let job = Job::from_fn(move |work| request.respond(work));
     run(
         &state,
+        &record,
         RequestClass::Metadata,
         form.timeout()?,
-        move |work| request.respond(work),
+        job,
     )
     .await
 }

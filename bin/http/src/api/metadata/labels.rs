@@ -1,5 +1,8 @@
 //! /api/v1/labels and /api/v1/label/{name}/values.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
@@ -7,6 +10,7 @@ use varve_advise::usage::Requester;
 use varve_model::{Matcher, StringSet};
 use varve_query::Engine;
 use varve_query::usage::LabelSet;
+use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::{Db, ReadContext};
 
@@ -15,7 +19,7 @@ use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_selector, parse_selectors, unescape_label_name};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_job};
+use crate::serving::run::{RequestClass, TRUNCATED, Task, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// Maximum number of strings and series that a listing visits on the thread of its connection.
@@ -24,20 +28,18 @@ const SMALL_COST_MAX: u64 = 1000;
 /// GET and POST /api/v1/labels.
 pub(crate) async fn names(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
     // The request uses the names of labels, not their values.
-    let used = Used {
-        who,
-        labels: LabelSet::none(),
-    };
-    respond(&state, &form, used, None).await
+    respond(&state, &record, &form, who, LabelSet::none(), None).await
 }
 
 /// GET /api/v1/label/{name}/values.
 pub(crate) async fn values(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     name: Result<Path<String>, PathRejection>,
     RequestedBy(who): RequestedBy,
     uri: Uri,
@@ -53,11 +55,8 @@ pub(crate) async fn values(
     if name.is_empty() {
         return Err(ApiError::bad_data("invalid label name: \"\""));
     }
-    let used = Used {
-        who,
-        labels: LabelSet::Only([name.clone()].into()),
-    };
-    respond(&state, &form, used, Some(name)).await
+    let used = LabelSet::Only([name.clone()].into());
+    respond(&state, &record, &form, who, used, Some(name)).await
 }
 
 /// Returns the path element of the label name in quotes, with the escapes that Go uses for invalid
@@ -72,36 +71,43 @@ fn quote(path: &str) -> String {
 }
 
 /// Responds with the values of the label `name`, or with the names of labels.
-async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result {
-    let request = Request::read(form, form.selectors())?;
-    let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
-    run_job(
+async fn respond(
+    state: &HttpState,
+    record: &Arc<RequestRecord>,
+    form: &Form,
+    who: Requester,
+    used: LabelSet,
+    name: Option<String>,
+) -> Result {
+    let listing = Arc::new(Listing {
+        request: Request::read(form, who, form.selectors())?,
+        used,
+        name,
+    });
+    let timeout = form.timeout()?;
+    let parameters = Arc::clone(&listing);
+    let job = Box::new(ListingJob(listing));
+    run_shared(
         state,
+        record,
         RequestClass::Metadata,
         timeout,
         parameters,
-        Listing {
-            request,
-            used,
-            name,
-        },
+        job,
     )
     .await
 }
 
-/// The requester, and the labels that it uses.
-#[derive(Debug)]
-struct Used {
-    who: Requester,
-    labels: LabelSet,
-}
-
 /// The listing of the values of a label, or of the names of labels.
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Listing {
     request: Request,
-    used: Used,
+    /// The labels that the requester uses.
+    used: LabelSet,
     name: Option<String>,
 }
+
+struct ListingJob(Arc<Listing>);
 
 impl Listing {
     fn find(&self, work: &Work, matchers: &[Matcher]) -> varve_tsdb::Result<StringSet> {
@@ -130,25 +136,32 @@ impl Listing {
     }
 }
 
-impl Job for Listing {
+impl Task for ListingJob {
     fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
-        self.cost(ctx, &store.db)
+        self.0
+            .cost(ctx, &store.db)
             .is_some_and(|cost| cost <= SMALL_COST_MAX)
     }
 
     /// Responds with the union of the results for all selectors.
     fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
+        let listing = &*self.0;
         let Request {
-            selectors, limit, ..
-        } = &self.request;
+            who,
+            selectors,
+            limit,
+            ..
+        } = &listing.request;
         let selectors = parse_selectors(&work.ctx, selectors, ApiError::bad_data)?;
         work.store
-            .note_metadata(&work.ctx, &self.used.who, &selectors, &self.used.labels);
+            .note_metadata(&work.ctx, who, &selectors, &listing.used);
+
         let mut selectors = selectors.into_iter();
-        let mut texts = self.find(work, &selectors.next().unwrap_or_default())?;
+        let mut texts = listing.find(work, &selectors.next().unwrap_or_default())?;
         for matchers in selectors {
-            texts.extend(&self.find(work, &matchers)?)?;
+            texts.extend(&listing.find(work, &matchers)?)?;
         }
+
         work.open();
         work.array(texts.iter().take(*limit), |out, text| {
             json::write_html_string(out, text.as_bytes())

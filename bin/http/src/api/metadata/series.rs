@@ -1,48 +1,56 @@
 //! /api/v1/series: the label sets of matching series, streamed.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use varve_advise::usage::Requester;
 use varve_context::QueryContext;
 use varve_model::{Labels, Matcher};
 use varve_query::usage::LabelSet;
+use varve_server::requests::record::RequestRecord;
 
 use super::Request;
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/series.
 pub(crate) async fn series(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    let request = read(&form)?;
-    let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
+    let request = Arc::new(read(&form, who)?);
+    let timeout = form.timeout()?;
+    let parameters = Arc::clone(&request);
+    let job = Job::from_fn(move |work| request.respond(work));
     run_shared(
         &state,
+        &record,
         RequestClass::Metadata,
         timeout,
         parameters,
-        move |work| request.respond(work, &who),
+        job,
     )
     .await
 }
 
-fn read(form: &Form) -> Result<Request> {
+fn read(form: &Form, who: Requester) -> Result<Request> {
     form.check_encoding()?;
-    Request::read(form, form.required_selectors()?)
+    Request::read(form, who, form.required_selectors()?)
 }
 
 impl Request {
-    fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
+    fn respond(&self, work: &mut Work) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
         work.store
-            .note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
+            .note_metadata(&work.ctx, &self.who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
         let is_truncated = self.write_series(work, &selectors)?;
@@ -99,7 +107,10 @@ mod tests {
     fn check(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        assert_eq!(read(&form).unwrap_err().message, expect);
+        assert_eq!(
+            read(&form, Requester::default()).unwrap_err().message,
+            expect
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
@@ -13,20 +14,21 @@ use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
 use varve_query::{Engine, ParsedQuery, QueryResult, Request, Steps, Value};
 use varve_server::queries::query_stats::{self, StatsLevel};
-use varve_server::request_context::{self, RequestContext};
+use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::ReadContext;
 
 use super::result::write_result;
 use crate::error::{ApiError, Result};
-use crate::params::{Form, Verbatim, parse_bool};
+use crate::params::{Form, parse_bool};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run, run_job};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Task, Work, run, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/query.
 pub(crate) async fn instant(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
@@ -34,28 +36,31 @@ pub(crate) async fn instant(
     // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
     let steps = instant_of(&form)?;
-    let mut options = Options::read(&form, &headers, limit)?;
+    let mut query = Query::read(&form, &headers, who, steps, limit)?;
     // Without a time, no other request has the same one.
-    options.use_cache &= !form.first("time").is_empty();
-    evaluate(&state, who, options, steps).await
+    query.use_cache &= !form.first("time").is_empty();
+    respond(&state, &record, query).await
 }
 
 /// GET and POST /api/v1/query_range.
 pub(crate) async fn range(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result {
     let limit = form.limit()?;
     let steps = form.steps(state.app.settings.args.query_max_points)?;
-    evaluate(&state, who, Options::read(&form, &headers, limit)?, steps).await
+    let query = Query::read(&form, &headers, who, steps, limit)?;
+    respond(&state, &record, query).await
 }
 
 /// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step`
 /// over a range, and responds with statistics of each operator of its plan.
 pub(crate) async fn explain(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
@@ -68,137 +73,67 @@ pub(crate) async fn explain(
     } else {
         form.steps(state.app.settings.args.query_max_points)?
     };
-    let options = Options {
+    let query = Query {
         stats: StatsLevel::Plan,
         use_cache: false,
-        ..Options::read(&form, &headers, None)?
+        ..Query::read(&form, &headers, who, steps, None)?
     };
-    let context = RequestContext::current();
-    note_times(&context, steps);
-    run(&state, RequestClass::Query, options.timeout, move |work| {
-        let (result, infos) = options.evaluate(work, &who, None, steps, options.stats.asked())?;
-        result
-            .stats
-            .iter()
-            .for_each(|stats| context.note_stats(stats));
+    record.note_steps(steps);
+    let timeout = query.timeout;
+    let job = Job::from_fn(move |work| {
+        let request = query.request(query.stats.asked());
+        let (result, infos) = evaluate(
+            work,
+            &query.who,
+            None,
+            &request,
+            Store::note_without_samples,
+        )?;
         work.out.drop_permit();
+
         work.open();
         if let Some(stats) = &result.stats {
+            work.record.note_stats(stats);
             let memory_peak = work.ctx.memory().peak();
             query_stats::write(
                 work.out.buffer(),
                 stats,
-                work.queued,
+                work.record.queued(),
                 memory_peak,
-                options.stats,
+                query.stats,
             );
         }
         let warnings: Vec<String> = result.annotations.warnings().collect();
         work.close(&warnings, &infos)
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, timeout, job).await
 }
 
 fn instant_of(form: &Form) -> Result<Steps> {
+    let time_ms = form.optional_time_ms("time")?;
     Ok(Steps::instant(
-        form.optional_time_ms("time")?
-            .unwrap_or_else(|| SystemClock.now_ms()),
+        time_ms.unwrap_or_else(|| SystemClock.now_ms()),
     ))
 }
 
-async fn evaluate(state: &HttpState, who: Requester, options: Options, steps: Steps) -> Result {
-    let context = RequestContext::current();
-    note_times(&context, steps);
-    let is_logged = state.app.query_log.is_enabled();
-    let parameters = format!("{who:?} {options:?} {steps:?}");
-    let timeout = options.timeout;
-    let evaluation = Evaluation {
-        options,
-        who,
-        steps,
-        is_logged,
-        context,
+async fn respond(state: &HttpState, record: &Arc<RequestRecord>, query: Query) -> Result {
+    record.note_steps(query.steps);
+    let timeout = query.timeout;
+    let query = Arc::new(query);
+    let job = Box::new(QueryJob {
+        query: Arc::clone(&query),
+        is_logged: state.app.requests.query_log.is_enabled(),
         parsed: None,
-    };
-    run_job(state, RequestClass::Query, timeout, parameters, evaluation).await
-}
-
-/// The evaluation of a query.
-struct Evaluation {
-    options: Options,
-    who: Requester,
-    steps: Steps,
-    /// The query log is enabled.
-    is_logged: bool,
-    context: Arc<RequestContext>,
-    parsed: Option<ParsedQuery>,
-}
-
-impl Job for Evaluation {
-    fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
-        // The query log is a file.
-        if self.is_logged || !Engine::is_small_text(&self.options.query) {
-            return false;
-        }
-        // An error is reported when the query runs. A query that is not small is parsed again
-        // there, so that its statistics do not include the time until a thread was free.
-        let parsed = store.engine.parse(ctx, &self.options.query).ok();
-        let request = self.options.request(self.steps, StatsMode::Off);
-        self.parsed =
-            parsed.filter(|parsed| store.engine.is_small(&store.db, ctx, parsed, &request));
-        self.parsed.is_some()
-    }
-
-    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
-        let Self {
-            options,
-            who,
-            steps,
-            is_logged,
-            context,
-            parsed,
-        } = *self;
-        // The query log has statistics even where the response has none.
-        let asked = if is_logged {
-            options.stats.asked_for_log()
-        } else {
-            options.stats.asked()
-        };
-        let (result, infos) = options.evaluate(work, &who, parsed, steps, asked)?;
-        let QueryResult {
-            value,
-            annotations,
-            stats,
-            charge: _value_charge,
-        } = result;
-        stats.iter().for_each(|stats| context.note_stats(stats));
-        work.out.drop_permit();
-        let _part = context.part("encode");
-        let shown = stats
-            .as_deref()
-            .filter(|_| options.stats != StatsLevel::None)
-            .map(|stats| (stats, options.stats));
-        let is_truncated = write_result(work, value, shown, options.limit.unwrap_or(usize::MAX))?;
-        let mut warnings: Vec<String> = annotations.warnings().collect();
-        warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
-        warnings.extend(options.stats_warning);
-        work.close(&warnings, &infos)
-    }
-}
-
-/// Sets the times of a query for lists and logs.
-pub(crate) fn note_times(context: &RequestContext, steps: Steps) {
-    context.note_times(request_context::Times {
-        start_ms: steps.start_ms(),
-        end_ms: steps.end_ms(),
-        step_ms: steps.step_ms(),
     });
+    run_shared(state, record, RequestClass::Query, timeout, query, job).await
 }
 
-/// The parameters that instant and range queries share.
-#[derive(Debug)]
-struct Options {
-    query: Verbatim,
+/// The parameters of a query, and who requested it: everything that its response depends on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Query {
+    who: Requester,
+    text: String,
+    steps: Steps,
     timeout: Option<Duration>,
     lookback_delta_ms: Option<i64>,
     limit: Option<usize>,
@@ -212,59 +147,109 @@ struct Options {
 /// Overrides the feature `use-start-timestamps` for one query.
 const USE_START_TIMESTAMPS: &str = "X-Prometheus-Use-Start-Timestamps";
 
-impl Options {
-    fn read(form: &Form, headers: &HeaderMap, limit: Option<usize>) -> Result<Self> {
+impl Query {
+    fn read(
+        form: &Form,
+        headers: &HeaderMap,
+        who: Requester,
+        steps: Steps,
+        limit: Option<usize>,
+    ) -> Result<Self> {
         let timeout = form.timeout()?;
         let lookback_delta_ms = form.lookback_delta_ms()?;
         let use_start_timestamps = use_start_timestamps(headers)?;
         let stats = form.first("stats");
-        let (stats, stats_warning) = (StatsLevel::read(stats), StatsLevel::warning(stats));
-        let query = form.first("query").into();
-        let use_cache = !is_no_cache(form.first("nocache"), headers);
         Ok(Self {
-            query,
+            who,
+            text: form.first("query").to_owned(),
+            steps,
             timeout,
             lookback_delta_ms,
             limit,
-            stats,
-            stats_warning,
+            stats: StatsLevel::read(stats),
+            stats_warning: StatsLevel::warning(stats),
             use_start_timestamps,
-            use_cache,
+            use_cache: !is_no_cache(form.first("nocache"), headers),
         })
     }
 
-    fn request(&self, steps: Steps, stats: StatsMode) -> Request<'_> {
-        let &Self {
-            lookback_delta_ms,
-            use_start_timestamps,
-            use_cache,
-            ..
-        } = self;
-        let request = Request::new(&self.query, steps);
+    /// Returns the request to the engine.
+    fn request(&self, stats: StatsMode) -> Request<'_> {
         Request {
-            lookback_delta_ms,
+            lookback_delta_ms: self.lookback_delta_ms,
             stats,
-            use_start_timestamps,
-            use_cache,
-            ..request
+            use_start_timestamps: self.use_start_timestamps,
+            use_cache: self.use_cache,
+            ..Request::new(&self.text, self.steps)
         }
     }
+}
 
-    /// Returns the result and its infos.
-    fn evaluate(
-        &self,
-        work: &Work,
-        who: &Requester,
-        parsed: Option<ParsedQuery>,
-        steps: Steps,
-        stats: StatsMode,
-    ) -> Result<(QueryResult, Vec<String>)> {
-        let note = if self.stats == StatsLevel::Plan {
-            Store::note_without_samples
-        } else {
-            Store::note_query
+/// Evaluates a query, and writes its value.
+struct QueryJob {
+    query: Arc<Query>,
+    /// The query log is enabled.
+    is_logged: bool,
+    parsed: Option<ParsedQuery>,
+}
+
+impl Task for QueryJob {
+    fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
+        // The query log is a file.
+        if self.is_logged || !Engine::is_small_text(&self.query.text) {
+            return false;
+        }
+        // An error is reported when the query runs. A query that is not small is parsed again
+        // there, so that its statistics do not include the time until a thread was free.
+        let Ok(parsed) = store.engine.parse(ctx, &self.query.text) else {
+            return false;
         };
-        evaluate_in(work, who, parsed, &self.request(steps, stats), note)
+        let request = self.query.request(StatsMode::Off);
+        let is_small = store.engine.is_small(&store.db, ctx, &parsed, &request);
+        if is_small {
+            self.parsed = Some(parsed);
+        }
+        is_small
+    }
+
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
+        let Self {
+            query,
+            is_logged,
+            parsed,
+        } = *self;
+        // The query log has statistics even where the response has none.
+        let asked = if is_logged {
+            query.stats.asked_for_log()
+        } else {
+            query.stats.asked()
+        };
+        let request = query.request(asked);
+        let (result, infos) = evaluate(work, &query.who, parsed, &request, Store::note_query)?;
+        let QueryResult {
+            value,
+            annotations,
+            stats,
+            charge: _value_charge,
+        } = result;
+        if let Some(stats) = &stats {
+            work.record.note_stats(stats);
+        }
+        work.out.drop_permit();
+
+        let record = Arc::clone(&work.record);
+        let _part = record.part("encode");
+        let shown = match &stats {
+            Some(stats) if query.stats != StatsLevel::None => Some((&**stats, query.stats)),
+            _ => None,
+        };
+        let is_truncated = write_result(work, value, shown, query.limit.unwrap_or(usize::MAX))?;
+        let mut warnings: Vec<String> = annotations.warnings().collect();
+        if is_truncated {
+            warnings.push(TRUNCATED.to_owned());
+        }
+        warnings.extend(query.stats_warning.clone());
+        work.close(&warnings, &infos)
     }
 }
 
@@ -273,7 +258,7 @@ type Note = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
 
 /// Evaluates a query, which may be parsed already, and records its uses with `note`. Returns the
 /// result and its infos.
-pub(crate) fn evaluate_in(
+pub(crate) fn evaluate(
     work: &Work,
     who: &Requester,
     parsed: Option<ParsedQuery>,
@@ -281,20 +266,21 @@ pub(crate) fn evaluate_in(
     note: Note,
 ) -> Result<(QueryResult, Vec<String>)> {
     let Work {
-        store,
-        ctx,
-        context,
-        ..
+        store, ctx, record, ..
     } = work;
-    let end_ms = request.steps.end_ms();
-    let part = context.part("parse");
-    let parsed = parsed.map_or_else(|| store.engine.parse(ctx, request.query), Ok)?;
+    let part = record.part("parse");
+    let parsed = match parsed {
+        Some(parsed) => parsed,
+        None => store.engine.parse(ctx, request.query)?,
+    };
     let selectors = usage::of(parsed.expr());
     note(store, ctx, who, &selectors);
     drop(part);
-    let part = context.part("evaluate");
+
+    let part = record.part("evaluate");
     let result = store.engine.run_parsed(&store.db, ctx, parsed, request)?;
     drop(part);
+
     let mut infos: Vec<String> = result.annotations.infos().collect();
     let is_empty = match &result.value {
         Value::Vector(samples) => samples.is_empty(),
@@ -303,6 +289,7 @@ pub(crate) fn evaluate_in(
     };
     // Rules belong to all tenants together.
     if is_empty && ctx.restriction().is_empty() {
+        let end_ms = request.steps.end_ms();
         infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
     }
     Ok((result, infos))

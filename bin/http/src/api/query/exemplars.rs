@@ -1,31 +1,34 @@
 //! /api/v1/query_exemplars: the exemplars of the series that an expression selects.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use varve_advise::usage::Requester;
 use varve_model::{Exemplar, TimeRange};
 use varve_promql::Features;
 use varve_query::usage::LabelSet;
+use varve_server::requests::record::RequestRecord;
 use varve_tsdb::exemplars::SeriesExemplars;
 
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::Form;
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/query_exemplars.
 pub(crate) async fn query_exemplars(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
     let features = state.app.settings.features;
     let (range, timeout) = (read_range(&form)?, form.timeout()?);
-    run(&state, RequestClass::Query, timeout, move |work| {
-        respond(work, &who, form.first("query"), &features, range)
-    })
-    .await
+    let job = Job::from_fn(move |work| respond(work, &who, form.first("query"), &features, range));
+    run(&state, &record, RequestClass::Query, timeout, job).await
 }
 
 fn read_range(form: &Form) -> Result<TimeRange> {

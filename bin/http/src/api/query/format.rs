@@ -1,17 +1,25 @@
 //! /api/v1/format_query and /api/v1/parse_query.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::Result;
 use crate::json;
 use crate::params::Form;
-use crate::serving::run::{RequestClass, run};
+use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/format_query.
-pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn format(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let features = state.app.settings.features;
-    run(&state, RequestClass::Query, None, move |work| {
+    let job = Job::from_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (text, _text_charge) = varve_promql::prettify_within(&work.ctx, &expr)?;
@@ -19,18 +27,22 @@ pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result
             json::write_html_string(work.out.buffer(), text.as_bytes());
             Ok(())
         })
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, None, job).await
 }
 
 /// GET and POST /api/v1/parse_query.
-pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn parse(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let features = state.app.settings.features;
-    run(&state, RequestClass::Query, None, move |work| {
+    let job = Job::from_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (tree, _tree_charge) = varve_promql::json::to_json_within(&work.ctx, &expr)?;
         work.respond_encoded(&tree)
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, None, job).await
 }

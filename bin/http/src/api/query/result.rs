@@ -38,7 +38,8 @@ pub(crate) fn write_result(
     if let Some((stats, level)) = stats {
         work.out.buffer().extend_from_slice(b",\"stats\":");
         let memory_peak = work.ctx.memory().peak();
-        query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, level);
+        let queued = work.record.queued();
+        query_stats::write(work.out.buffer(), stats, queued, memory_peak, level);
     }
     work.out.buffer().push(b'}');
     Ok(is_truncated)

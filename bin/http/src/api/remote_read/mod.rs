@@ -24,10 +24,10 @@ use varve_prometheus::chunk::{Encoder, StartTimestamps};
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
-use crate::requester::RequestedBy;
+use crate::requester::{RequestedBy, record_of};
 use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use varve_wire::prometheus::remote_read::{
     ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels,
@@ -58,7 +58,8 @@ pub(crate) async fn read(
 async fn respond(state: &HttpState, who: Requester, request: Request) -> Result {
     let settings = &state.app.settings;
     let timeout = timeout(&request)?;
-    let mut charge = state.app.context(None).charge();
+    let record = record_of(request.extensions())?;
+    let mut charge = state.app.requests.memory(&record).charge();
     let limits = BodyLimits::new(REQUEST_SIZE_MAX, "remote read", settings);
     let body = request_body::read(request.into_body(), limits, &mut charge).await?;
     let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
@@ -81,7 +82,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
         samples_max: settings.args.remote_read_sample_limit,
         frame_size_max: settings.args.remote_read_frame_size,
     };
-    let response = run(state, RequestClass::RemoteRead, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let _charge = charge;
         if is_streamed {
             reader.stream(work, &request.queries)
@@ -89,6 +90,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
             reader.send(work, &request.queries)
         }
     });
+    let response = run(state, &record, RequestClass::RemoteRead, timeout, job);
     Ok(finish(response.await?, is_streamed))
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use parking_lot::Mutex;
 use varve_context::Charge;
@@ -18,13 +19,14 @@ use varve_rules::storage::{
     Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
 };
 use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
+use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
@@ -40,7 +42,11 @@ const LABEL_SIZE: usize = 64;
 const ALERTS_MAX: usize = 100_000;
 
 /// POST /api/v1/rules/backtest.
-pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn backtest(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
     let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
     let (start_ms, end_ms) = (time("start")?, time("end")?);
@@ -51,7 +57,7 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         ));
     }
     let (timeout, app) = (form.timeout()?, state.app.clone());
-    run(&state, RequestClass::Query, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let mut charge = work.ctx.charge();
         let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
         let path = form.first("file");
@@ -104,8 +110,8 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
                 .find_map(|rule| rule.firings.pop());
         }
         work.respond_json(&out)
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, timeout, job).await
 }
 
 fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {

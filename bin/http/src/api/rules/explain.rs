@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_fs::{Clock, SystemClock};
 use varve_model::Labels;
@@ -15,11 +16,12 @@ use varve_query::{Error, Request, Steps, Value};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
+use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
@@ -33,7 +35,11 @@ const EXAMPLES_MAX: usize = 3;
 const ALERTS_MAX: usize = 100;
 
 /// GET /api/v1/rules/explain.
-pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn explain(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let name = match form.first("alert") {
         "" => return Err(ApiError::bad_data("missing required parameter \"alert\"")),
         name => name.to_owned(),
@@ -44,7 +50,7 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
         .unwrap_or_else(|| SystemClock.now_ms());
     let timeout = form.timeout()?;
     let app = state.app.clone();
-    run(&state, RequestClass::Query, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let (set, (_default_interval, settings)) = (app.rules.set(), app.rules.settings());
         let is_wanted = |of: &&Arc<Group>| {
             (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file)
@@ -71,8 +77,8 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
             ));
         }
         work.respond_json(&Explanations { rules })
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, timeout, job).await
 }
 
 /// Explains a rule as if it were evaluated at a time, with this query offset.

@@ -7,6 +7,9 @@ pub mod backtest;
 pub mod explain;
 mod list;
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
@@ -14,21 +17,25 @@ use varve_context::QueryContext;
 use varve_model::Matcher;
 use varve_rules::Group;
 use varve_rules::rule::Rule;
+use varve_server::requests::record::RequestRecord;
 use varve_server::rules::Rules;
 use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, go_reason, parse_bool, parse_selectors};
 use crate::response::html_safe_json;
-use crate::serving::run::{RequestClass, run};
+use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 pub(crate) use list::{Alerts, RuleGroups};
 use list::{GroupJson, RuleJson, Shown};
 
 /// GET /api/v1/alerts.
-pub(crate) async fn alerts(State(state): State<HttpState>) -> Result {
+pub(crate) async fn alerts(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result {
     let app = state.app.clone();
-    run(&state, RequestClass::Metadata, None, move |work| {
+    let job = Job::from_fn(move |work| {
         let set = app.rules.set();
         let rules = set.groups().flat_map(|group| &group.rules);
         let tenant = work.ctx.restriction();
@@ -36,18 +43,22 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result {
             .flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>())
             .collect();
         work.respond_encoded(&html_safe_json(&Alerts { alerts }))
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Metadata, None, job).await
 }
 
 /// GET /api/v1/rules.
-pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn rules(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let app = state.app.clone();
-    run(&state, RequestClass::Metadata, None, move |work| {
+    let job = Job::from_fn(move |work| {
         let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
         work.respond_encoded(&html_safe_json(&groups))
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Metadata, None, job).await
 }
 
 /// The parameters of /api/v1/rules.

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use varve_server::app::App;
+use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, Result};
 use crate::openapi::Untyped;
 use crate::params::{Form, parse_int, parse_selector};
 use crate::response::success;
-use crate::serving::run::{RequestClass, run};
+use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -65,8 +67,12 @@ pub(crate) async fn targets(form: Form) -> Response {
 }
 
 /// GET /api/v1/targets/metadata.
-pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result {
-    run(&state, RequestClass::Metadata, None, move |work| {
+pub(crate) async fn metadata(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
+    let job = Job::from_fn(move |work| {
         if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
             return Err(ApiError::bad_data("limit must be a number"));
         }
@@ -78,8 +84,8 @@ pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Resu
         }
         let none: [Untyped; 0] = [];
         work.respond_json(&none)
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Metadata, None, job).await
 }
 
 /// GET /api/v1/targets/relabel_steps.

@@ -6,6 +6,9 @@
 
 mod score;
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
@@ -14,6 +17,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::metadata::{Families, Metadata};
 use varve_model::{Matcher, StringSet, TimeRange};
 use varve_query::usage::LabelSet;
+use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 use varve_tsdb::ReadContext;
 
@@ -21,7 +25,7 @@ use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
 use crate::params::{Form, parse_int, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use score::{Algorithm, Steps, Term};
 
@@ -61,6 +65,7 @@ impl Field {
 /// GET and POST /api/v1/search/metric_names.
 pub(crate) async fn metric_names(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
@@ -69,21 +74,26 @@ pub(crate) async fn metric_names(
             with_metadata: boolean(form, "include_metadata", false)?,
         })
     };
-    search(&state, who, form, "metric_names", field).await
+    search(&state, &record, who, form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
 pub(crate) async fn label_names(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    search(&state, who, form, "label_names", |_| Ok(Field::LabelNames)).await
+    search(&state, &record, who, form, "label_names", |_| {
+        Ok(Field::LabelNames)
+    })
+    .await
 }
 
 /// GET and POST /api/v1/search/label_values.
 pub(crate) async fn label_values(
     State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
@@ -93,11 +103,12 @@ pub(crate) async fn label_values(
             label: label.to_owned(),
         }),
     };
-    search(&state, who, form, "label_values", field).await
+    search(&state, &record, who, form, "label_values", field).await
 }
 
 async fn search(
     state: &HttpState,
+    record: &Arc<RequestRecord>,
     who: Requester,
     form: Form,
     endpoint: &'static str,
@@ -108,10 +119,11 @@ async fn search(
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
     let (limit_max, timeout) = (settings.args.search_max_limit, form.timeout()?);
-    let response = run(state, RequestClass::Metadata, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
         search.respond(work, &who, &field(&form)?)
     });
+    let response = run(state, record, RequestClass::Metadata, timeout, job);
     let mut response = response.await?;
     response
         .headers_mut()

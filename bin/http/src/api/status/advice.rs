@@ -1,8 +1,10 @@
 //! /api/v1/status/advice: unused metrics, buckets and labels of this server, and the rules that
 //! drop them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_advise::Advice;
 use varve_advise::findings;
@@ -13,11 +15,12 @@ use varve_advise::usage::Snapshot;
 use varve_fs::{Clock, SystemClock};
 use varve_model::TimeRange;
 use varve_rules::RuleSet;
+use varve_server::requests::record::RequestRecord;
 use varve_system::metrics::OWN_JOB;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
-use crate::serving::run::{RequestClass, Work, run_shared};
+use crate::serving::run::{Job, RequestClass, Work, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 
@@ -26,13 +29,15 @@ pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
 /// GET /api/v1/status/advice. `since` limits the usage record, `labels=true` also finds unused
 /// labels.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn status(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     form.check_encoding()?;
-    let (timeout, limit, labels) = (
-        form.timeout()?,
-        form.limit()?.unwrap_or(usize::MAX),
-        form.boolean("labels")?,
-    );
+    let timeout = form.timeout()?;
+    let limit = form.limit()?.unwrap_or(usize::MAX);
+    let labels = form.boolean("labels")?;
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);
     let dialect = match form.first("format") {
         "" | "varve" => Dialect::Varve,
@@ -52,53 +57,61 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     };
     let retention = settings.retention(&state.app.config.current()).time;
     let request = Request {
-        range,
         used_since_ms,
         labels,
-        retention,
+        limit,
         dialect,
     };
     let app = state.app.clone();
-    let parameters = format!("{labels} {used_since_ms} {limit} {dialect:?}");
+    let job = Job::from_fn(move |work| {
+        let usage = work.store.usage.snapshot();
+        let advice = request.advice(work, &usage, &app.rules.set(), range, retention)?;
+        work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
+    });
+    let parameters = Arc::new(request);
     run_shared(
         &state,
+        &record,
         RequestClass::Query,
         timeout,
         parameters,
-        move |work| {
-            let usage = work.store.usage.snapshot();
-            let advice = request.advice(work, &usage, &app.rules.set())?;
-            work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
-        },
+        job,
     )
     .await
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Request {
-    /// Series with a sample in this range exist.
-    range: TimeRange,
     used_since_ms: i64,
     labels: bool,
-    retention: Duration,
+    /// Maximum number of elements of a list.
+    limit: usize,
     dialect: Dialect,
 }
 
 impl Request {
     /// Compares the series of the store with its usage record and the rules of its server.
-    /// Dashboards are known only as far as their queries are in the usage record.
-    fn advice(self, work: &Work, usage: &Snapshot, rules: &RuleSet) -> varve_tsdb::Result<Advice> {
+    /// Dashboards are known only as far as their queries are in the usage record. Series with a
+    /// sample in `range` exist.
+    fn advice(
+        self,
+        work: &Work,
+        usage: &Snapshot,
+        rules: &RuleSet,
+        range: TimeRange,
+        retention: Duration,
+    ) -> varve_tsdb::Result<Advice> {
         let mut needs = Needs::default();
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
         needs.add_rule_set(rules);
-        let mut inventory = Stored::new(&work.store.db, &work.ctx, self.range, SCRAPE_INTERVAL);
+        let mut inventory = Stored::new(&work.store.db, &work.ctx, range, SCRAPE_INTERVAL);
         let options = findings::Options {
             own_job: OWN_JOB,
             by_job: false,
             ignore_nameless: false,
             labels: self.labels,
             bytes_per_sample: inventory.bytes_per_sample().unwrap_or(BYTES_PER_SAMPLE),
-            retention: self.retention,
+            retention,
         };
         let rules = relabel_rules::Options {
             dialect: self.dialect,

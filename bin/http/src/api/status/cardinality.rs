@@ -3,16 +3,19 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_advise::usage::Entry;
 use varve_model::labels::METRIC_NAME;
+use varve_server::requests::record::RequestRecord;
 use varve_tsdb::stats::{Cost, Costs};
 
 use super::tsdb::read_limit;
 use crate::error::{ApiError, Result};
-use crate::params::{Form, Verbatim, parse_selectors};
-use crate::serving::run::{RequestClass, Work, run_shared};
+use crate::params::{Form, parse_selectors};
+use crate::serving::run::{Job, RequestClass, Work, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -100,29 +103,36 @@ impl From<Cost> for SeriesCosts {
 }
 
 /// GET and POST /api/v1/status/cardinality.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn status(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     form.check_encoding()?;
-    let request = Request::read(&form)?;
-    let (timeout, parameters) = (form.timeout()?, format!("{request:?}"));
+    let request = Arc::new(Request::read(&form)?);
+    let timeout = form.timeout()?;
+    let parameters = Arc::clone(&request);
+    let job = Job::from_fn(move |work| request.respond(work));
     run_shared(
         &state,
+        &record,
         RequestClass::Query,
         timeout,
         parameters,
-        move |work| request.respond(work),
+        job,
     )
     .await
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Request {
-    selectors: Vec<Verbatim>,
-    focus: Verbatim,
+    selectors: Vec<String>,
+    focus: String,
     limit: usize,
     sort: SortKey,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SortKey {
     Series,
     Memory,

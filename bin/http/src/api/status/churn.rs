@@ -1,25 +1,33 @@
 //! /api/v1/status/churn: which labels created the new series of an hour.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use varve_advise::churn;
 use varve_fs::{Clock, SystemClock};
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::Result;
 use crate::params::Form;
-use crate::serving::run::{RequestClass, run};
+use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::churn::ChurnReport;
 
 /// GET /api/v1/status/churn: the hour before `time`, which is now by default.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn status(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let (time_ms, timeout) = (form.optional_time_ms("time")?, form.timeout()?);
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
-    run(&state, RequestClass::Query, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let mut found = churn::find(&work.store.db, &work.ctx, time_ms, churn::RANGE_MS)?;
         found.labels.truncate(limit);
         found.metrics.truncate(limit);
         work.respond_json(&ChurnReport::of(found))
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Query, timeout, job).await
 }

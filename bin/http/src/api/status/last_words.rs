@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State as Extracted;
-use varve_server::active_requests::log::{self, Record};
 use varve_server::app::App;
+use varve_server::requests::log::{self, Record};
 
 use crate::error::{ApiError, Result};
 use crate::response::success;

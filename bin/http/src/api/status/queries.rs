@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use varve_server::active_requests::{ActiveRequest, RequestClass};
 use varve_server::app::App;
 use varve_server::queries::query_breaker::FailedQuery;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::{Active, RequestClass, RequestRecord};
 use varve_system::excerpt::truncate;
 
 use crate::api::admin::{audit, check_enabled};
@@ -26,30 +26,34 @@ const LISTED_SIZE_MAX: usize = 16 << 10;
 
 /// GET /api/v1/status/queries: the oldest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
-    let all = app.active_requests.list();
-    let requests = all
-        .iter()
-        .filter(|request| request.class != RequestClass::Write.into())
-        .map(|request| describe(request));
-    success(&requests.collect::<Vec<Value>>())
+    let mut listed: Vec<Value> = Vec::new();
+    for request in app.requests.active.list() {
+        if let Some(active) = request.active()
+            && active.class != RequestClass::Write.into()
+        {
+            listed.push(describe(&request, active));
+        }
+    }
+    success(&listed)
 }
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
 pub(crate) async fn kill(
     State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode> {
     check_enabled(&app)?;
     let id = id
         .parse()
         .map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
-    if !app.active_requests.kill(id) {
+    if !app.requests.active.kill(id) {
         return Err(ApiError::new(
             ErrorKind::NotFound,
             format!("no active request has the id {id}"),
         ));
     }
-    audit(&RequestContext::current(), None);
+    audit(&record, None);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -71,7 +75,7 @@ schema! {
 
 /// GET /api/v1/status/rejected_queries: the last failure first.
 pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
-    let all = app.query_breaker.list(Instant::now()).into_iter();
+    let all = app.requests.query_breaker.list(Instant::now()).into_iter();
     let all = all.map(
         |(
             FailedQuery {
@@ -96,37 +100,35 @@ pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
 }
 
 /// POST /api/v1/admin/rejected_queries/reset: evaluates all of them again. Responds with 204.
-pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<StatusCode> {
+pub(crate) async fn reset_rejected(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+) -> Result<StatusCode> {
     check_enabled(&app)?;
-    app.query_breaker.reset();
-    audit(&RequestContext::current(), None);
+    app.requests.query_breaker.reset();
+    audit(&record, None);
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn describe(request: &ActiveRequest) -> Value {
-    let ActiveRequest {
-        context,
-        class,
-        ctx,
-        ..
-    } = request;
-    let parameters = context.parameters();
+fn describe(request: &RequestRecord, active: &Active) -> Value {
+    let parameters = request.parameters();
+    let ctx = &active.ctx;
     json!({
-        "id": context.id,
-        "class": class.name(),
-        "stage": request.state().name(),
-        "method": context.method.as_str(),
-        "path": context.route,
+        "id": request.id,
+        "class": active.class.name(),
+        "stage": active.state().name(),
+        "method": request.method,
+        "path": request.route,
         "query": truncate(&parameters.text, LISTED_SIZE_MAX),
         "start": truncate(&parameters.start, LISTED_SIZE_MAX),
         "end": truncate(&parameters.end, LISTED_SIZE_MAX),
         "step": truncate(&parameters.step, LISTED_SIZE_MAX),
-        "startedAt": format!("{:.3}", context.started),
-        "ageSeconds": request.age().as_secs_f64(),
-        "queuedSeconds": request.queued().as_secs_f64(),
-        "client": context.client.map(|client| client.to_string()).unwrap_or_default(),
-        "userAgent": context.user_agent,
-        "user": &*context.user,
+        "startedAt": format!("{:.3}", request.started),
+        "ageSeconds": active.age().as_secs_f64(),
+        "queuedSeconds": active.queued().as_secs_f64(),
+        "client": request.client.map(|client| client.to_string()).unwrap_or_default(),
+        "userAgent": request.user_agent,
+        "user": &*request.user,
         "memoryBytes": ctx.memory().used(),
         "memoryPeakBytes": ctx.memory().peak(),
         "series": ctx.n_series(),

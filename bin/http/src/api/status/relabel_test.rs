@@ -1,16 +1,20 @@
 //! /api/v1/status/relabel/test: the effect of the relabel rules in force, or of given rules, on a
 //! series.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_config::file as config;
 use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
 use varve_model::{Labels, MatchOp};
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selector};
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -42,15 +46,15 @@ schema! {
 }
 
 /// GET and POST /api/v1/status/relabel/test.
-pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn test(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     form.check_encoding()?;
-    run(
-        &state,
-        RequestClass::Metadata,
-        form.timeout()?,
-        move |work| respond(work, &form),
-    )
-    .await
+    let timeout = form.timeout()?;
+    let job = Job::from_fn(move |work| respond(work, &form));
+    run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 
 fn respond(work: &mut Work, form: &Form) -> Result<()> {

@@ -3,24 +3,30 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 use varve_regexp::Regexp;
 use varve_server::app::App;
+use varve_server::requests::record::{RequestClass, RequestRecord};
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::success;
 
 /// GET /api/v1/status/self_metrics.
-pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result {
+pub(crate) async fn self_metrics(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let described = tokio::task::spawn_blocking(move || {
         let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
         let wanted = pattern.map(Regexp::parse).transpose();
         let wanted = wanted
             .map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
-        let ctx = app.context(None);
+        let ctx = app.requests.context(&record, RequestClass::Metadata, None);
         let mut described = Vec::new();
         for family in app.gather() {
             if wanted

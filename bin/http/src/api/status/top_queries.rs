@@ -56,7 +56,10 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
             ));
         }
     };
-    let list = app.top_queries.list(SystemClock.now_ms() - range_ms);
+    let list = app
+        .requests
+        .top_queries
+        .list(SystemClock.now_ms() - range_ms);
     Ok(success(&TopQueries {
         queries: list
             .into_iter()

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use varve_model::TimeRange;
 use varve_prometheus::block::Ulid;
 use varve_server::app::App;
+use varve_server::requests::record::RequestRecord;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_int};
 use crate::response::success;
-use crate::serving::run::{RequestClass, run};
+use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -83,13 +85,17 @@ impl From<Cardinality> for TsdbStatus {
 }
 
 /// GET /api/v1/status/tsdb.
-pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn cardinality(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
-    run(&state, RequestClass::Metadata, timeout, move |work| {
+    let job = Job::from_fn(move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
         work.respond_json(&found)
-    })
-    .await
+    });
+    run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 
 pub(super) fn read_limit(form: &Form) -> Result<usize> {

@@ -1,22 +1,28 @@
 //! /api/v1/status/usage: which metrics and selectors were queried, by whom, and when last.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use serde_json::{Value, json};
 use varve_advise::usage::{Entry, Requester};
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::Result;
 use crate::params::Form;
-use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit`
 /// bounds each list.
-pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result {
+pub(crate) async fn usage(
+    State(state): State<HttpState>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
-    run(&state, RequestClass::Metadata, timeout, move |work| {
-        respond(work, form.first("metric"), limit)
-    })
-    .await
+    let job = Job::from_fn(move |work| respond(work, form.first("metric"), limit));
+    run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 
 fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {

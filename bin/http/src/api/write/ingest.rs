@@ -2,6 +2,7 @@
 //! response.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -10,11 +11,13 @@ use axum::response::IntoResponse;
 use varve_fs::{Clock, SystemClock};
 use varve_ingest::admission::Origin;
 use varve_ingest::{Receiver, WriteError, Written};
-use varve_server::active_requests::RequestClass;
-use varve_server::request_context::{RequestContext, User};
+use varve_server::requests::life::RequestFailure;
+use varve_server::requests::record::RequestClass;
+use varve_server::requests::tenant::User;
 
 use super::team::named_team;
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::requester::record_of;
 use crate::serving::log_limiter::LogLimiter;
 use crate::serving::request_body::{BodyError, BodyLimits, read};
 use crate::serving::state::HttpState;
@@ -35,56 +38,47 @@ pub(crate) async fn ingest(
     request: Request,
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written> {
-    let settings = &state.app.settings;
-    let ctx = state
-        .app
-        .write_context(settings.args.read_timeout + QUEUE_TIME_MAX);
-    let mut charge = ctx.charge();
+    let record = record_of(request.extensions())?;
+    let app = &state.app;
+    let settings = &app.settings;
+    let team = named_team(request.headers());
+    let user = request.extensions().get::<User>().cloned();
+
+    let mut charge = app.requests.memory_of_write(&record).charge();
     let limits = BodyLimits::new(
         settings.args.ingest.body_size_max,
         "--ingest.body-size-max",
         settings,
     );
-    let team = named_team(request.headers());
-    let user = request.extensions().get::<User>().cloned();
-    let context = RequestContext::current();
-    let body = read(request.into_body(), limits, &mut charge)
-        .await
-        .map_err(|error| {
-            state
-                .app
-                .rejections
-                .add_request(context.sender(), reason(&error), error.to_string());
-            unread(error)
-        })?;
-    let registration =
-        state
-            .app
-            .active_requests
-            .register(context.clone(), RequestClass::Write, &ctx);
+    let body = match read(request.into_body(), limits, &mut charge).await {
+        Ok(body) => body,
+        Err(error) => {
+            app.rejections
+                .add_request(record.sender(), reason(&error), error.to_string());
+            return Err(unread(error));
+        }
+    };
+
+    let ctx = app.requests.write_context(&record, QUEUE_TIME_MAX);
+    let registration = app.requests.start(&record, RequestClass::Write, &ctx);
     let permit = state
-        .admit(
-            RequestClass::Write,
-            &state.app.write_context(QUEUE_TIME_MAX),
-        )
-        .await;
-    let permit = permit.map_err(|rejected| {
-        rejected
-            .rejected_write(settings.queue_timeout_status)
-            .plain()
-    })?;
-    let store = state
-        .app
-        .store()
-        .ok_or_else(|| ApiError::stopping().plain())?;
-    let app = state.app.clone();
+        .admit(&record, RequestClass::Write, &ctx)
+        .await
+        .map_err(|rejected| {
+            rejected
+                .rejected_write(settings.queue_timeout_status)
+                .plain()
+        })?;
+    let store = app.store().ok_or_else(|| ApiError::stopping().plain())?;
+
+    let app = Arc::clone(app);
     // Runs to its end even if the sender disconnects: the sender would retry a half-stored request.
     let written = tokio::task::spawn_blocking(move || {
-        let request = &registration.request;
-        request.begin();
-        context
-            .trace()
-            .inspect(|trace| trace.add_part("queue", request.queued()));
+        registration.begin();
+        if let Some(trace) = record.trace() {
+            trace.add_part("queue", record.queued());
+        }
+
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
@@ -92,22 +86,26 @@ pub(crate) async fn ingest(
             team: team.as_deref(),
             added_label: None,
             user: user.as_ref().map(|user| &*user.name),
-            labels: user
-                .as_ref()
-                .and_then(|user| user.tenant.as_ref())
-                .map_or(&[], |tenant| &tenant.labels),
+            labels: record.tenant.as_ref().map_or(&[], |tenant| &tenant.labels),
             on_queued: Some(&release),
         };
-        let part = context.part("store");
+        let part = record.part("store");
         let written = work(&store.receiver, &origin, &body);
         drop(part);
-        app.rejections.add(|| context.sender(), &written);
-        written
-            .iter()
-            .for_each(|written| app.rules.note_progress(&context, written));
+
+        app.rejections.add(|| record.sender(), &written);
+        if let Ok(written) = &written {
+            app.rules.note_progress(&record, written);
+        }
         app.senders
-            .add(SystemClock.now_ms(), context.sender(), &written);
-        registration.record_end(written.as_ref().err().map(ToString::to_string).as_deref());
+            .add(SystemClock.now_ms(), record.sender(), &written);
+        let reason = written.as_ref().err().map(ToString::to_string);
+        let failure = reason.as_deref().map(|reason| RequestFailure {
+            reason,
+            is_memory_limit: false,
+            is_malformed: false,
+        });
+        app.requests.end(registration, &app.metrics, failure);
         drop((charge, permit));
         written
     });
@@ -125,9 +123,10 @@ pub(crate) async fn ingest(
 /// # Errors
 /// 400 with the rejected samples and the reasons.
 pub(super) fn respond(written: &Written, success: StatusCode) -> Result {
-    match written.rejections.is_empty() {
-        true => Ok(success.into_response()),
-        false => Err(ApiError::bad_data(written.rejections.to_string()).plain()),
+    if written.rejections.is_empty() {
+        Ok(success.into_response())
+    } else {
+        Err(ApiError::bad_data(written.rejections.to_string()).plain())
     }
 }
 

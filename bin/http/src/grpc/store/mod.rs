@@ -7,7 +7,7 @@ mod shard;
 
 use varve_model::{Labels, Matcher, TimeRange};
 use varve_query::usage::LabelSet;
-use varve_server::request_context::Parameters;
+use varve_server::requests::record::Parameters;
 
 use super::call::{Caller, Method};
 use super::external::{self, own_matchers};

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,7 +21,7 @@ use pprof::{ProfilerGuard, Report};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use varve_server::app::App;
-use varve_server::request_context::RequestContext;
+use varve_server::requests::record::RequestRecord;
 
 use super::{audit, check_enabled};
 use crate::error::{ApiError, Result};
@@ -40,12 +41,13 @@ const SECONDS_MAX: u64 = 120;
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// GET /debug/pprof/profile.
-pub(crate) async fn profile(State(app): State<Arc<App>>, form: Form) -> Result {
+pub(crate) async fn profile(
+    State(app): State<Arc<App>>,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
+) -> Result {
     let result = take(&app, &form).await;
-    audit(
-        &RequestContext::current(),
-        result.as_ref().err().map(|error| &*error.message),
-    );
+    audit(&record, result.as_ref().err().map(|error| &*error.message));
     result.map_err(ApiError::plain)
 }
 

@@ -3,155 +3,23 @@
 //! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request
 //! to interrupt when memory is short.
 
-pub mod log;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use varve_context::{Interrupt, MemoryBudget, MemoryReclaimer, QueryContext};
 use varve_system::excerpt::truncate;
 
-use log::{ActiveRequestLog, Place, Record, State};
-
-use super::request_context::RequestContext;
-
-/// The class of a request. Each class has its own gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestClass {
-    /// A query.
-    Query,
-    /// A request for series or labels.
-    Metadata,
-    /// A remote read.
-    RemoteRead,
-    /// A write.
-    Write,
-}
-
-impl RequestClass {
-    /// Returns the name of the class in metrics and lists.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Query => "query",
-            Self::Metadata => "metadata",
-            Self::RemoteRead => "remote_read",
-            Self::Write => "write",
-        }
-    }
-}
-
-/// The class of an active request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ActiveClass {
-    /// A request of a client.
-    Client(RequestClass),
-    /// The query of a rule, which waits for no gate.
-    Rule,
-}
-
-impl ActiveClass {
-    /// Returns the name of the class in metrics and lists.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Client(class) => class.name(),
-            Self::Rule => "rule",
-        }
-    }
-}
-
-impl From<RequestClass> for ActiveClass {
-    fn from(class: RequestClass) -> Self {
-        Self::Client(class)
-    }
-}
-
-/// An active request.
-#[derive(Debug)]
-pub struct ActiveRequest {
-    /// The sender and the parameters.
-    pub context: Arc<RequestContext>,
-    /// The class.
-    pub class: ActiveClass,
-    /// Deadline, cancellation and memory.
-    pub ctx: QueryContext,
-    arrived: Instant,
-    /// Time that the request was queued. Set when its work begins.
-    queued: OnceLock<Duration>,
-    /// The place of the request in the active-request log.
-    place: Mutex<Place>,
-}
-
-impl ActiveRequest {
-    /// Writes the state of the request, and the reason if it failed, to the log. A request that
-    /// ends before it is recorded leaves no record.
-    fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
-        let Self { context, ctx, .. } = self;
-        let mut place = self.place.lock();
-        if state.is_end() && *place == Place::None {
-            *place = Place::Ended;
-        }
-        if *place == Place::Ended {
-            return;
-        }
-        let record = Record {
-            state,
-            id: context.id,
-            started_ms: context.started.as_millisecond(),
-            recorded_ms: Timestamp::now().as_millisecond(),
-            held_bytes: ctx.memory().used() as u64,
-            peak_bytes: ctx.memory().peak() as u64,
-            n_series: ctx.n_series(),
-            n_samples: ctx.n_samples(),
-            route: context.route.clone(),
-            client: context
-                .client
-                .map(|client| client.to_string())
-                .unwrap_or_default(),
-            user: context.user.to_string(),
-            user_agent: context.user_agent.clone(),
-            reason: reason.to_owned(),
-            text: truncate(&context.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
-        };
-        log.write(&mut place, &record);
-    }
-
-    /// Records that work on the request begins.
-    pub fn begin(&self) {
-        self.queued.get_or_init(|| self.arrived.elapsed());
-    }
-
-    /// Returns [`State::Waiting`] or [`State::Working`].
-    pub fn state(&self) -> State {
-        if self.queued.get().is_some() {
-            State::Working
-        } else {
-            State::Waiting
-        }
-    }
-
-    /// Returns the time since the request arrived.
-    pub fn age(&self) -> Duration {
-        self.arrived.elapsed()
-    }
-
-    /// Returns the time that the request was queued, up to now if it still is.
-    pub fn queued(&self) -> Duration {
-        self.queued
-            .get()
-            .copied()
-            .unwrap_or_else(|| self.arrived.elapsed())
-    }
-}
+use super::log::{self, ActiveRequestLog, Place, Record, State};
+use super::record::{Active, ActiveClass, RequestClass, RequestRecord};
 
 /// All active requests.
 #[derive(Debug, Default)]
 pub struct ActiveRequests {
     /// Requests by id.
-    requests: Mutex<HashMap<u64, Arc<ActiveRequest>>>,
+    requests: Mutex<HashMap<u64, Arc<RequestRecord>>>,
     /// Opened with the store, in its directory.
     log: OnceLock<ActiveRequestLog>,
 }
@@ -160,32 +28,22 @@ pub struct ActiveRequests {
 #[derive(Debug)]
 pub struct Registration {
     all: Arc<ActiveRequests>,
-    /// The request.
-    pub request: Arc<ActiveRequest>,
+    request: Arc<RequestRecord>,
 }
 
 impl ActiveRequests {
-    /// Registers a request.
-    pub fn register(
+    /// Registers a request, which works in `ctx`.
+    pub(super) fn register(
         self: &Arc<Self>,
-        context: Arc<RequestContext>,
-        class: impl Into<ActiveClass>,
+        request: &Arc<RequestRecord>,
+        class: ActiveClass,
         ctx: &QueryContext,
     ) -> Registration {
-        let request = Arc::new(ActiveRequest {
-            context,
-            class: class.into(),
-            ctx: ctx.clone(),
-            arrived: Instant::now(),
-            queued: OnceLock::new(),
-            place: Mutex::default(),
-        });
-        self.requests
-            .lock()
-            .insert(request.context.id, Arc::clone(&request));
+        request.activate(class, ctx.clone());
+        self.requests.lock().insert(request.id, Arc::clone(request));
         Registration {
             all: Arc::clone(self),
-            request,
+            request: Arc::clone(request),
         }
     }
 
@@ -226,40 +84,54 @@ impl ActiveRequests {
 
     /// Records all requests in the log.
     pub(crate) fn record_all(&self) {
-        self.list()
-            .iter()
-            .for_each(|request| self.record(request, request.state(), ""));
+        for request in self.list() {
+            if let Some(active) = request.active() {
+                self.record(&request, active.state(), "");
+            }
+        }
     }
 
-    fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
-        self.log
-            .get()
-            .into_iter()
-            .for_each(|log| request.record_in(log, state, reason));
+    /// Writes the state of a request, and the reason if it failed, to the log. A request that ends
+    /// before it is recorded leaves no record.
+    fn record(&self, request: &RequestRecord, state: State, reason: &str) {
+        let (Some(log), Some(active)) = (self.log.get(), request.active()) else {
+            return;
+        };
+        let mut place = active.place.lock();
+        if state.is_end() && *place == Place::None {
+            *place = Place::Ended;
+        }
+        if *place != Place::Ended {
+            log.write(&mut place, &log_record(request, active, state, reason));
+        }
     }
 
     /// Interrupts all requests.
     pub fn interrupt_all(&self, reason: Interrupt) {
-        self.requests
-            .lock()
-            .values()
-            .for_each(|request| request.ctx.interrupt(reason));
+        for request in self.list() {
+            if let Some(active) = request.active() {
+                active.ctx.interrupt(reason);
+            }
+        }
     }
 
     /// Interrupts a request for data. Returns `false` if there is none with this id.
     pub fn kill(&self, id: u64) -> bool {
         let requests = self.requests.lock();
-        requests
-            .get(&id)
-            .filter(|request| request.class != RequestClass::Write.into())
-            .inspect(|request| request.ctx.interrupt(Interrupt::Killed))
-            .is_some()
+        let Some(active) = requests.get(&id).and_then(|request| request.active()) else {
+            return false;
+        };
+        let is_read = active.class != RequestClass::Write.into();
+        if is_read {
+            active.ctx.interrupt(Interrupt::Killed);
+        }
+        is_read
     }
 
     /// Returns all requests, the oldest first.
-    pub fn list(&self) -> Vec<Arc<ActiveRequest>> {
+    pub fn list(&self) -> Vec<Arc<RequestRecord>> {
         let mut all: Vec<_> = self.requests.lock().values().cloned().collect();
-        all.sort_unstable_by_key(|request| request.context.id);
+        all.sort_unstable_by_key(|request| request.id);
         all
     }
 
@@ -284,30 +156,58 @@ impl ActiveRequests {
         reason: Interrupt,
     ) -> bool {
         let requests = self.requests.lock();
-        let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
-        let others: Vec<_> = requests
-            .values()
+        let mut heaviest: Option<(usize, &RequestRecord, &QueryContext)> = None;
+        for request in requests.values() {
+            let Some(Active { class, ctx, .. }) = request.active() else {
+                continue;
+            };
+            let held = ctx.memory().used();
+            let is_asking = asking.is_some_and(|asking| asking.is(ctx.memory()));
             // Writes hold little memory, and an interrupted one would be retried.
-            .filter(|request| request.class != RequestClass::Write.into() && held(request) > 0)
-            .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
-            .collect();
-        if others
-            .iter()
-            .any(|request| request.ctx.interrupted().is_some())
-        {
-            return true;
+            if held == 0 || is_asking || *class == RequestClass::Write.into() {
+                continue;
+            }
+            if ctx.interrupted().is_some() {
+                return true;
+            }
+            if heaviest.is_none_or(|(most, ..)| held > most) {
+                heaviest = Some((held, request, ctx));
+            }
         }
-        let Some(heaviest) = others
-            .into_iter()
-            .max_by_key(|request| held(request))
-            .filter(|request| held(request) > size)
-        else {
+        let Some((held, request, ctx)) = heaviest else {
             return false;
         };
-        heaviest.ctx.interrupt(reason);
-        let query = truncate(&heaviest.context.parameters().text, LOGGED_SIZE_MAX);
-        tracing::warn!(id = heaviest.context.id, query, bytes = held(heaviest), %reason, "Heaviest request interrupted");
+        if held <= size {
+            return false;
+        }
+        ctx.interrupt(reason);
+        let query = truncate(&request.parameters().text, LOGGED_SIZE_MAX);
+        tracing::warn!(id = request.id, query, bytes = held, %reason, "Heaviest request interrupted");
         true
+    }
+}
+
+/// Returns what the log keeps of a request.
+fn log_record(request: &RequestRecord, active: &Active, state: State, reason: &str) -> Record {
+    let ctx = &active.ctx;
+    Record {
+        state,
+        id: request.id,
+        started_ms: request.started.as_millisecond(),
+        recorded_ms: Timestamp::now().as_millisecond(),
+        held_bytes: ctx.memory().used() as u64,
+        peak_bytes: ctx.memory().peak() as u64,
+        n_series: ctx.n_series(),
+        n_samples: ctx.n_samples(),
+        route: request.route.clone(),
+        client: request
+            .client
+            .map(|client| client.to_string())
+            .unwrap_or_default(),
+        user: request.user.to_string(),
+        user_agent: request.user_agent.clone(),
+        reason: reason.to_owned(),
+        text: truncate(&request.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
     }
 }
 
@@ -317,22 +217,36 @@ const LOGGED_SIZE_MAX: usize = 1000;
 impl MemoryReclaimer for ActiveRequests {
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
         let wanted = asking.used().saturating_add(size);
-        let is_interrupted =
-            self.requests.lock().values().any(|request| {
-                asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some()
-            });
+        let is_interrupted = self
+            .requests
+            .lock()
+            .values()
+            .filter_map(|request| request.active())
+            .any(|active| asking.is(active.ctx.memory()) && active.ctx.interrupted().is_some());
         !is_interrupted && self.interrupt_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
     }
 }
 
 impl Registration {
-    /// Records that work on the request has begun.
+    /// Returns the request.
+    pub fn request(&self) -> &Arc<RequestRecord> {
+        &self.request
+    }
+
+    /// Notes that work on the request begins.
+    pub fn begin(&self) {
+        if let Some(active) = self.request.active() {
+            active.begin();
+        }
+    }
+
+    /// Records in the log that work on the request has begun.
     pub fn record_start(&self) {
         self.all.record(&self.request, State::Working, "");
     }
 
-    /// Records that the request has ended, with the reason if it failed.
-    pub fn record_end(&self, reason: Option<&str>) {
+    /// Records in the log that the request has ended, with the reason if it failed.
+    pub(super) fn record_end(&self, reason: Option<&str>) {
         let state = if reason.is_some() {
             State::Failed
         } else {
@@ -348,15 +262,16 @@ impl Drop for Registration {
         // Frees the slot of a request whose end was not recorded: it was rejected, its client left,
         // or it panicked.
         self.record_end(Some("ended without a result"));
-        self.all.requests.lock().remove(&self.request.context.id);
+        self.all.requests.lock().remove(&self.request.id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::Method;
     use std::thread;
+    use std::time::Duration;
+
     use tempfile::TempDir;
     use varve_context::Limit;
 
@@ -367,8 +282,13 @@ mod tests {
         )
     }
 
-    fn context() -> Arc<RequestContext> {
-        RequestContext::new(Method::GET, "/x".into(), None, "", None)
+    fn register(
+        active: &Arc<ActiveRequests>,
+        class: RequestClass,
+        ctx: &QueryContext,
+    ) -> Registration {
+        let request = RequestRecord::new("GET", "/x".into(), None, "", None);
+        active.register(&request, class.into(), ctx)
     }
 
     /// Returns requests with a log in a new directory.
@@ -383,17 +303,16 @@ mod tests {
         let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::new(Limit::Other("all"), 1000);
         let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
-        drop(active.register(context(), RequestClass::Query, &gone));
-        let entries =
-            [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
-        entries[1].request.begin();
+        drop(register(&active, RequestClass::Query, &gone));
+        let entries = [&first, &second].map(|ctx| register(&active, RequestClass::Metadata, ctx));
+        entries[1].begin();
         let states: Vec<_> = active
             .list()
             .iter()
-            .map(|request| request.state().name())
+            .map(|request| request.active().unwrap().state().name())
             .collect();
         assert_eq!(states, ["waiting", "working"]);
-        assert!(active.kill(entries[1].request.context.id) && !active.kill(u64::MAX));
+        assert!(active.kill(entries[1].request.id) && !active.kill(u64::MAX));
         active.interrupt_all(Interrupt::Shutdown);
         let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);
         assert_eq!(
@@ -407,16 +326,16 @@ mod tests {
     fn a_request_that_ends_before_it_is_recorded_leaves_no_record() {
         let (dir, active) = logged();
         let memory = MemoryBudget::new(Limit::Other("all"), 1000);
-        let register = || active.register(context(), RequestClass::Write, &ctx(&memory));
+        let register_write = || register(&active, RequestClass::Write, &ctx(&memory));
         let ends = [None, Some("no space")];
         for reason in ends {
-            let short = register();
+            let short = register_write();
             short.record_end(reason);
             // The update of all requests may have listed it before its end.
             active.record_all();
         }
-        drop(register());
-        let long = ends.map(|reason| (register(), reason));
+        drop(register_write());
+        let long = ends.map(|reason| (register_write(), reason));
         active.record_all();
         long.iter()
             .for_each(|(long, reason)| long.record_end(*reason));
@@ -426,7 +345,7 @@ mod tests {
             .iter()
             .map(|of| (of.id, of.state, of.reason.as_str()))
             .collect();
-        let [completed, failed] = long.each_ref().map(|(long, _)| long.request.context.id);
+        let [completed, failed] = long.each_ref().map(|(long, _)| long.request.id);
         assert_eq!(
             found,
             [
@@ -441,7 +360,7 @@ mod tests {
         let (dir, active) = logged();
         let memory = MemoryBudget::new(Limit::Other("all"), 1000);
         for _ in 0..3000 {
-            let _rejected = active.register(context(), RequestClass::Query, &ctx(&memory));
+            let _rejected = register(&active, RequestClass::Query, &ctx(&memory));
             active.record_all();
         }
         assert_eq!(active.n_dropped(), 0);
@@ -465,7 +384,7 @@ mod tests {
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
         let _entries = contexts
             .each_ref()
-            .map(|ctx| active.register(context(), RequestClass::Query, ctx));
+            .map(|ctx| register(&active, RequestClass::Query, ctx));
         let [heavy, light, newest] = &contexts;
         let (mut of_heavy, mut of_light, mut of_newest) =
             (heavy.charge(), light.charge(), newest.charge());
@@ -504,7 +423,7 @@ mod tests {
         let work = |size: usize| {
             let (active, ctx) = (Arc::clone(&active), ctx(&all));
             thread::spawn(move || {
-                let _entry = active.register(context(), RequestClass::Query, &ctx);
+                let _entry = register(&active, RequestClass::Query, &ctx);
                 let mut charge = ctx.charge();
                 (0..1000).try_for_each(|_| {
                     ctx.check()?;

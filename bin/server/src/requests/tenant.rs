@@ -1,0 +1,95 @@
+//! The sender of a request: its connection, its user, and the tenant that the user belongs to.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use varve_context::{Limit, MemoryBudget, QueryContext};
+use varve_model::Matcher;
+
+use super::fair_semaphore::FairSemaphore;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The client's address of a connection. An extension of each of its requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
+
+/// The authenticated user. An extension of a request where authentication is configured.
+#[derive(Debug, Clone)]
+pub struct User {
+    /// The name of the user or token.
+    pub name: Arc<str>,
+    /// The tenant that the requests of the user are restricted to.
+    pub tenant: Option<Arc<Tenant>>,
+}
+
+/// The series that some users may read, and the labels of what they write.
+#[derive(Debug)]
+pub struct Tenant {
+    /// Matchers that are added to every selection of a request.
+    pub matchers: Arc<[Matcher]>,
+    /// Labels that all series of a write request get.
+    pub labels: Vec<(String, String)>,
+    /// One permit for each read that may be active, if their number is limited.
+    pub reads: Option<FairSemaphore>,
+    /// Limits of its reads.
+    pub limits: TenantLimits,
+    /// Unique in the process.
+    id: u64,
+    /// The budget of this memory, from the first read on.
+    memory: OnceLock<MemoryBudget>,
+}
+
+/// Limits of the reads of a tenant. `None`: no limit.
+#[derive(Debug, Clone, Default)]
+pub struct TenantLimits {
+    /// Maximum memory of all reads together in bytes.
+    pub memory_max: Option<usize>,
+    /// Maximum number of samples that one request reads.
+    pub samples_max: Option<u64>,
+    /// Maximum length of the time that one selector reads.
+    pub range_max: Option<Duration>,
+}
+
+impl TenantLimits {
+    /// Limits a request.
+    pub(crate) fn apply(&self, ctx: &QueryContext) {
+        if let Some(samples_max) = self.samples_max {
+            ctx.limit_samples(Limit::TenantSamples, samples_max);
+        }
+        if let Some(range_max) = self.range_max {
+            ctx.limit_range(Limit::TenantRange, range_max);
+        }
+    }
+}
+
+impl Tenant {
+    /// Creates a tenant without limits.
+    pub fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
+        Self {
+            matchers,
+            labels,
+            reads: None,
+            limits: TenantLimits::default(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            memory: OnceLock::new(),
+        }
+    }
+
+    /// Returns a number that no other tenant has, also not the same one after a reload.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the budget on which its reads draw, a part of the budget of all queries.
+    pub(crate) fn memory<'a>(&'a self, all_queries: &'a MemoryBudget) -> &'a MemoryBudget {
+        match self.limits.memory_max {
+            Some(memory_max) => self
+                .memory
+                .get_or_init(|| all_queries.child(Limit::TenantMemory, memory_max)),
+            None => all_queries,
+        }
+    }
+}
