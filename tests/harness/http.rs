@@ -403,13 +403,10 @@ impl RawConnection {
 }
 
 fn read(from: &mut impl Read, bytes: &mut Vec<u8>) {
-    match from.read_to_end(bytes) {
-        // A server that rejects a request resets the connection if the client was still sending.
-        Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
-        read => {
-            drop(read.unwrap_or_else(|e| {
-                panic!("read: {e}, after {:?}", String::from_utf8_lossy(bytes))
-            }))
-        }
+    // A server that rejects a request resets the connection if the client was still sending.
+    if let Err(e) = from.read_to_end(bytes)
+        && e.kind() != io::ErrorKind::ConnectionReset
+    {
+        panic!("read: {e}, after {:?}", String::from_utf8_lossy(bytes));
     }
 }

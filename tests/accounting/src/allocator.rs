@@ -45,13 +45,13 @@ impl CountingAllocator {
     }
 }
 
-// SAFETY: every call goes to `System` with the same arguments; a failed allocation returns null, as
-// the trait allows. The counters do not affect the memory. `realloc` keeps its default, which calls
-// `alloc` and `dealloc`: old and new bytes exist at the same time, and both are counted.
 #[expect(
     unsafe_code,
     reason = "a global allocator is unsafe; it is used only by this test"
 )]
+// SAFETY: every call goes to `System` with the same arguments; a failed allocation returns null, as
+// the trait allows. The counters do not affect the memory. `realloc` keeps its default, which calls
+// `alloc` and `dealloc`: old and new bytes exist at the same time, and both are counted.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !self.count(layout.size().cast_signed()) {

@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 #![cfg(test)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod tree;
 

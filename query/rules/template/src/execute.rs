@@ -562,6 +562,10 @@ impl<'a> Execution<'a> {
 
     /// Returns a field, the value of a key, or the result of a method, and whether its type is an
     /// interface.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller, with the parts of one operand"
+    )]
     fn field(
         &mut self,
         dot: &Value,

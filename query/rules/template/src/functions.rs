@@ -198,7 +198,7 @@ fn with_prefix(mut number: f64) -> (f64, &'static str) {
                 break;
             }
             prefix = larger;
-            number = number / 1000.0;
+            number /= 1000.0;
         }
     } else {
         for smaller in ["m", "u", "n", "p", "f", "a", "z", "y"] {
@@ -206,7 +206,7 @@ fn with_prefix(mut number: f64) -> (f64, &'static str) {
                 break;
             }
             prefix = smaller;
-            number = number * 1000.0;
+            number *= 1000.0;
         }
     }
     (number, prefix)
@@ -230,7 +230,7 @@ fn humanize_1024(mut number: f64) -> String {
             break;
         }
         prefix = larger;
-        number = number / 1024.0;
+        number /= 1024.0;
     }
     significant(number, 4) + prefix
 }

@@ -72,6 +72,10 @@ impl Block {
         Ok(())
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; the page and the series are two arguments each"
+    )]
     fn read_rows(
         &self,
         read_cache: &mut ReadCache,
