@@ -32,8 +32,10 @@ impl Routes {
     /// Creates the routes of a server that serves `inside` below its prefix.
     pub(crate) fn new(inside: Router, state: HttpState) -> Self {
         let prefix = state.app.settings.route_prefix.clone();
+        // A redirect shows nothing of the store, and no layer makes a record of its request.
         let root = endpoint::get("/", to_prefix)
             .always_open()
+            .for_tenants()
             .into_route(&state);
         let outside = Router::new()
             .route("/", root)
