@@ -283,21 +283,6 @@ fn errors_quote_only_the_start_of_a_long_parameter() {
     );
 }
 
-#[test]
-fn the_key_of_a_text_is_unambiguous() {
-    let key = |texts: &[&str]| {
-        format!(
-            "{:?}",
-            texts
-                .iter()
-                .map(|&text| String::from(text))
-                .collect::<Vec<_>>()
-        )
-    };
-    assert_eq!(key(&["up", "é\"\n"]), "[2:up, 4:é\"\n]");
-    assert_ne!(key(&["a, 1:b"]), key(&["a", "b"]));
-}
-
 fn check_name(escaped: &str, expect: &str) {
     assert_eq!(unescape_label_name(escaped), expect);
 }

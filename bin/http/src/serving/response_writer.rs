@@ -556,6 +556,6 @@ mod tests {
 
         let mut writer = ResponseWriter::new(&computation, limits(Duration::ZERO));
         drop(computation);
-        writer.finish().unwrap_err();
+        writer.step().unwrap_err();
     }
 }
