@@ -173,15 +173,14 @@ async fn run(
     app.requests
         .active
         .open_log(&of_error, app.started.as_millisecond());
-    let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
+    let of_app = Arc::clone(&app);
+    let opened = Arc::clone(&store);
     // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
-    if let Some(path) = args
-        .config_file
-        .clone()
-        .filter(|_| app.settings.auto_reload)
+    if let Some(path) = args.config_file.clone()
+        && app.settings.auto_reload
     {
         tokio::spawn(auto_reload::run(
             Arc::clone(&app),
@@ -252,7 +251,8 @@ fn find_source(app: &Weak<App>) -> Result<Option<Source>> {
 
 /// Watches the replay that began at `started`. Rules start when it ends.
 fn watch_replay(app: &Arc<App>, store: Arc<Store>, data_dir: PathBuf, started: Instant) -> Replay {
-    let (app, of_rules) = (Arc::clone(app), Arc::clone(&store));
+    let app = Arc::clone(app);
+    let of_rules = Arc::clone(&store);
     Replay::watch(store, data_dir, started, move || {
         app.notifications.set(STARTING_UP, false);
         if let Err(error) = rules::start(&app, &of_rules) {
@@ -367,14 +367,16 @@ async fn shut_down(
 
 /// Saves the state that is not in the WAL, and logs what has changed, periodically.
 async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
-    let (mut observer, mut saved) = (Observer::default(), Instant::now());
+    let mut observer = Observer::default();
+    let mut saved = Instant::now();
     loop {
         tokio::time::sleep(OBSERVE_INTERVAL).await;
         let must_save = saved.elapsed() >= SAVE_INTERVAL;
         if must_save {
             saved = Instant::now();
         }
-        let (app, store) = (Arc::clone(&app), Arc::clone(&store));
+        let app = Arc::clone(&app);
+        let store = Arc::clone(&store);
         let work = move || {
             if must_save {
                 store.save();

@@ -173,19 +173,20 @@ fn rules_options(
     external_url: &ExternalUrl,
     features: Features,
 ) -> RulesOptions {
-    let (of, cores) = (&args.rules, machine::cores());
-    let concurrency = rules_concurrency(cores, of.concurrency);
+    let rules = &args.rules;
+    let cores = machine::cores();
+    let concurrency = rules_concurrency(cores, rules.concurrency);
     RulesOptions {
-        resend_delay: of.resend_delay,
+        resend_delay: rules.resend_delay,
         restore: RestoreOptions {
-            outage_tolerance: of.outage_tolerance,
-            grace_period: of.grace_period,
+            outage_tolerance: rules.outage_tolerance,
+            grace_period: rules.grace_period,
         },
-        catch_up: of.catch_up,
-        alerts_max: of.alerts_max,
+        catch_up: rules.catch_up,
+        alerts_max: rules.alerts_max,
         concurrency,
         active_writes_max: active_writes_max(cores, concurrency.get()),
-        memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
+        memory_max: or_default(rules.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
         features,
     }
@@ -270,8 +271,8 @@ fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {
 }
 
 /// Returns `part / of` of the memory that the process may use.
-fn share_of_memory(memory: &Memory, part: u64, of: u64) -> usize {
-    usize::try_from(memory.limit_bytes() / of * part).unwrap_or(usize::MAX)
+fn share_of_memory(memory: &Memory, part: u64, n_parts: u64) -> usize {
+    usize::try_from(memory.limit_bytes() / n_parts * part).unwrap_or(usize::MAX)
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -34,7 +34,8 @@ pub(super) async fn report(app: Arc<App>) {
 fn status(app: &App) -> String {
     match (app.stopping(), app.store()) {
         (None, Some(store)) => {
-            let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
+            let refusals = store.db.write_refusals();
+            let replay = store.db.replay_status();
             match replay.state {
                 ReplayState::Running => {
                     format!("Ready, replaying the write-ahead log: {}", replay.text)

@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let ctx = ReadContext::unbounded();
     for series in db.select(&ctx, &[Matcher::equal("job", "node")], TimeRange::ALL)? {
-        let (series, mut samples) = (series?, SampleColumns::default());
+        let series = series?;
+        let mut samples = SampleColumns::default();
         series.read(&mut samples)?;
         for sample in samples.iter() {
             println!(

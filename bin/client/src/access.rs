@@ -189,24 +189,28 @@ impl Access {
             tls: file.tls_config.clone(),
             ..Self::default()
         };
-        if let Some(of) = &file.basic_auth {
-            let user = either(&of.username, &of.username_file).context("basic_auth.username")?;
+        if let Some(basic) = &file.basic_auth {
+            let user =
+                either(&basic.username, &basic.username_file).context("basic_auth.username")?;
             let password =
-                either(&of.password.0, &of.password_file).context("basic_auth.password")?;
+                either(&basic.password.0, &basic.password_file).context("basic_auth.password")?;
             access.authorize("Basic", &STANDARD.encode(format!("{user}:{password}")))?;
         }
-        if let Some(of) = &file.authorization {
-            let scheme = if of.scheme.is_empty() {
+        if let Some(authorization) = &file.authorization {
+            let scheme = if authorization.scheme.is_empty() {
                 "Bearer"
             } else {
-                of.scheme.trim()
+                authorization.scheme.trim()
             };
             ensure!(
                 !scheme.eq_ignore_ascii_case("basic"),
                 "authorization.type: use basic_auth for basic authentication"
             );
-            let token = either(&of.credentials.0, &of.credentials_file)
-                .context("authorization.credentials")?;
+            let token = either(
+                &authorization.credentials.0,
+                &authorization.credentials_file,
+            )
+            .context("authorization.credentials")?;
             access.authorize(scheme, &token)?;
         }
         if has_bearer {
@@ -287,10 +291,10 @@ impl HttpClientConfig {
     fn set_folder(&mut self, folder: &Path) {
         self.basic_auth
             .iter_mut()
-            .for_each(|of| of.set_folder(folder));
+            .for_each(|settings| settings.set_folder(folder));
         self.authorization
             .iter_mut()
-            .for_each(|of| of.set_folder(folder));
+            .for_each(|settings| settings.set_folder(folder));
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
         self.http_headers

@@ -189,9 +189,10 @@ impl AsyncClient {
         if let Some(basic) = &url.basic {
             access.authorize("Basic", basic)?;
         }
-        let tls = match url.is_https {
-            true => Some(Arc::new(tls::client_config(&access.tls)?)),
-            false => None,
+        let tls = if url.is_https {
+            Some(Arc::new(tls::client_config(&access.tls)?))
+        } else {
+            None
         };
         Ok(Self {
             url: url.clone(),

@@ -25,27 +25,27 @@ use crate::tls_settings::{identity, versions};
 ///
 /// # Errors
 /// If a setting is invalid. The message names its key.
-pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
+pub(super) fn client_config(settings: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     // As the oldest version, these are satisfied by any supported one.
-    let min_version = if matches!(&*of.min_version, "TLS10" | "TLS11") {
+    let min_version = if matches!(&*settings.min_version, "TLS10" | "TLS11") {
         "TLS12"
     } else {
-        &*of.min_version
+        &*settings.min_version
     };
-    let versions = versions("tls_config", min_version, &of.max_version)?;
+    let versions = versions("tls_config", min_version, &settings.max_version)?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)?;
-    let trust = if of.insecure_skip_verify {
+    let trust = if settings.insecure_skip_verify {
         Trust::Any
     } else {
-        trust(of, &provider)?
+        trust(settings, &provider)?
     };
     let builder = builder
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
-    let cert = text_or_file(&of.cert, &of.cert_file).context("tls_config.cert")?;
-    let key = text_or_file(&of.key.0, &of.key_file).context("tls_config.key")?;
+    let cert = text_or_file(&settings.cert, &settings.cert_file).context("tls_config.cert")?;
+    let key = text_or_file(&settings.key.0, &settings.key_file).context("tls_config.key")?;
     let mut config = match (cert, key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
@@ -64,21 +64,21 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
 ///
 /// # Errors
 /// If it is not a valid name.
-pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'static>> {
-    let name = if of.server_name.is_empty() {
+pub(super) fn server_name(settings: &TlsSettings, host: &str) -> Result<ServerName<'static>> {
+    let name = if settings.server_name.is_empty() {
         host
     } else {
-        &of.server_name
+        &settings.server_name
     };
     ServerName::try_from(name.to_owned())
         .with_context(|| format!("{name:?} is not a valid server name"))
 }
 
 /// Returns the trusted roots, from the file or from the operating system.
-fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
+fn trust(settings: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
-    if let Some(ca) = text_or_file(&of.ca, &of.ca_file).context("tls_config.ca")? {
+    if let Some(ca) = text_or_file(&settings.ca, &settings.ca_file).context("tls_config.ca")? {
         for cert in CertificateDer::pem_slice_iter(ca.as_bytes()) {
             let cert = cert.context("tls_config.ca")?;
             roots.add(cert.clone()).context("tls_config.ca")?;
@@ -236,10 +236,8 @@ mod tests {
         of_cert.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         of_cert.not_before = rcgen::date_time_ymd(2020, 1, 1);
         of_cert.not_after = rcgen::date_time_ymd(2030, 1, 1);
-        let (own, other) = (
-            of_cert.self_signed(&key).unwrap(),
-            of_cert.self_signed(&rcgen::KeyPair::generate().unwrap()),
-        );
+        let own = of_cert.self_signed(&key).unwrap();
+        let other = of_cert.self_signed(&rcgen::KeyPair::generate().unwrap());
         let provider = Arc::new(ring::default_provider());
         let settings = TlsSettings {
             ca: own.pem(),
@@ -250,15 +248,15 @@ mod tests {
             provider,
         };
         let verify = |cert: &rcgen::Certificate, name: &'static str, at_s| {
-            let (name, now) = (
-                ServerName::try_from(name).unwrap(),
-                UnixTime::since_unix_epoch(Duration::from_secs(at_s)),
-            );
+            let name = ServerName::try_from(name).unwrap();
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
             verifier
                 .verify_server_cert(cert.der(), &[], &name, &[], now)
                 .map(|_| ())
         };
-        let (in_2019, in_2025, in_2031) = (1_550_000_000, 1_750_000_000, 1_930_000_000);
+        let in_2019 = 1_550_000_000;
+        let in_2025 = 1_750_000_000;
+        let in_2031 = 1_930_000_000;
         assert_eq!(verify(&own, "store", in_2025), Ok(()));
         assert!(verify(&own, "other", in_2025).is_err());
         assert_eq!(

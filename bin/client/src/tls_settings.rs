@@ -22,10 +22,8 @@ pub fn versions(
             "{section}.{key}: unsupported version {text:?}; the oldest version is TLS12, the newest TLS13"
         )),
     };
-    let (min, max) = (
-        number("min_version", min, 2)?,
-        number("max_version", max, 3)?,
-    );
+    let min = number("min_version", min, 2)?;
+    let max = number("max_version", max, 3)?;
     ensure!(min <= max, "{section}: min_version is above max_version");
     let all = [(2, &version::TLS12), (3, &version::TLS13)];
     Ok(all

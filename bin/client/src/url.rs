@@ -50,7 +50,8 @@ impl Url {
         };
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
-        let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
+        let host = host.to_owned();
+        let path = path.trim_end_matches('/').to_owned();
         let basic = userinfo.map(|userinfo| {
             let mut decoded = Cow::from(percent_decode_str(userinfo)).into_owned();
             if !userinfo.contains(':') {

@@ -48,7 +48,8 @@ pub use serving::state::HttpState;
 
 /// Serves until `stop` becomes true and all connections are closed.
 pub async fn serve(state: HttpState, listeners: Listeners, stop: watch::Receiver<bool>) {
-    let (app, web) = (Arc::clone(&state.app), Arc::clone(&state.web));
+    let app = Arc::clone(&state.app);
+    let web = Arc::clone(&state.web);
     connection::serve(
         Server {
             app,

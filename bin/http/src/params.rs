@@ -182,7 +182,8 @@ impl Form {
         let time = |name| {
             parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason))
         };
-        let (start, end) = (time("start")?, time("end")?);
+        let start = time("start")?;
+        let end = time("end")?;
         if end < start {
             return Err(ApiError::invalid_parameter(
                 "end",
@@ -258,14 +259,15 @@ pub(crate) fn parse_selectors(
 ) -> Result<Vec<Vec<Matcher>>> {
     let parse = |text: &String| parse_selector(ctx, text, &invalid);
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
-    match selectors
+    if selectors
         .iter()
         .all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty()))
     {
-        true => Ok(selectors),
-        false => Err(invalid(
+        Ok(selectors)
+    } else {
+        Err(invalid(
             "match[] must contain at least one non-empty matcher".to_owned(),
-        )),
+        ))
     }
 }
 

@@ -38,7 +38,8 @@ pub(super) fn checksum(bytes: &[u8]) -> String {
 /// If it cannot be read.
 pub fn file_checksum(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
-    let (mut checksum, mut bytes) = (Checksum::new(), vec![0; MIB as usize]);
+    let mut checksum = Checksum::new();
+    let mut bytes = vec![0; MIB as usize];
     loop {
         match file
             .read(&mut bytes)

@@ -289,13 +289,14 @@ impl S3Section {
         );
         let or_env =
             |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
-        let (access_key, secret_key, session_token) = match self.access_key.is_empty() {
-            true => (
+        let (access_key, secret_key, session_token) = if self.access_key.is_empty() {
+            (
                 env("AWS_ACCESS_KEY_ID"),
                 or_env(self.secret_key, "AWS_SECRET_ACCESS_KEY"),
                 or_env(self.session_token, "AWS_SESSION_TOKEN"),
-            ),
-            false => (self.access_key, self.secret_key, self.session_token),
+            )
+        } else {
+            (self.access_key, self.secret_key, self.session_token)
         };
         ensure!(
             !access_key.is_empty() && !secret_key.0.is_empty(),

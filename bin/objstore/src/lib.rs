@@ -109,7 +109,8 @@ impl ObjectStore {
     /// If the source has fewer bytes, or the bucket does not accept them after all retries.
     pub fn put(&mut self, key: &str, size: u64, source: &mut dyn Read) -> Result<()> {
         self.pace.check()?;
-        let (key, pace) = (format!("{}{key}", self.prefix), &mut self.pace);
+        let key = format!("{}{key}", self.prefix);
+        let pace = &mut self.pace;
         let stored = match &mut self.backend {
             Backend::Filesystem(filesystem) => filesystem.put(&key, size, source, pace),
             Backend::S3(s3) => s3.put(&key, size, source, pace),

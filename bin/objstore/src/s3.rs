@@ -79,15 +79,16 @@ impl S3 {
         stop: Arc<Stop>,
         metrics: ObjstoreMetrics,
     ) -> Result<Self> {
-        let (host, root) = match config.is_virtual_hosted {
-            true => (
+        let (host, root) = if config.is_virtual_hosted {
+            (
                 format!("{}.{}", config.bucket, config.endpoint),
                 "/".to_owned(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 config.endpoint.clone(),
                 format!("/{}/", encode(&config.bucket, false)),
-            ),
+            )
         };
         let scheme = if config.is_insecure { "http" } else { "https" };
         let url = Url::parse(&format!("{scheme}://{host}"))
@@ -148,7 +149,8 @@ impl S3 {
         pace: &mut Pace,
     ) -> Result<()> {
         self.abort_uploads(key)?;
-        let (query, headers) = ([("uploads", "")], self.encryption.clone());
+        let query = [("uploads", "")];
+        let headers = self.encryption.clone();
         let begun = self.expect(Call {
             query: &query,
             headers,
@@ -233,7 +235,8 @@ impl S3 {
     }
 
     pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
-        let (mut objects, mut token) = (Vec::new(), String::new());
+        let mut objects = Vec::new();
+        let mut token = String::new();
         loop {
             let mut query = Vec::new();
             if !token.is_empty() {

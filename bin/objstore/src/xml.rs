@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 
 /// Returns the contents of all elements of a name, in order. They are not nested in each other.
 pub(super) fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let open = format!("<{name}>");
+    let close = format!("</{name}>");
     let mut rest = xml;
     std::iter::from_fn(move || {
         let (_, after) = rest.split_once(&*open)?;

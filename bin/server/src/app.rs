@@ -270,10 +270,8 @@ impl App {
         if self.pressure.check() {
             self.requests.active.interrupt_heaviest(Interrupt::Pressure);
         }
-        let (max, held) = (
-            self.settings.query_max_memory_total,
-            self.requests.query_memory().used(),
-        );
+        let max = self.settings.query_max_memory_total;
+        let held = self.requests.query_memory().used();
         self.requests
             .query_memory()
             .set_limit(self.pressure.query_memory_max(max, held));

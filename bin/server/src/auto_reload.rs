@@ -18,7 +18,8 @@ use super::rules;
 /// Checks the files every `interval`, forever.
 pub async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut seen: FileState) {
     loop {
-        let (app, path) = (Arc::clone(&app), path.clone());
+        let app = Arc::clone(&app);
+        let path = path.clone();
         let checked = tokio::task::spawn_blocking(move || check(&app, &path, &seen));
         match checked.await {
             Ok(found) => seen = found,

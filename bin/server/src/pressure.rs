@@ -129,7 +129,9 @@ mod tests {
     #[test]
     fn known_series_are_rejected_last_and_every_state_ends() {
         let pressure = |refuse_at_percent| Pressure::new(Memory::given(1000), refuse_at_percent);
-        let (of_90, of_20, off) = (pressure(90), pressure(20), pressure(100));
+        let of_90 = pressure(90);
+        let of_20 = pressure(20);
+        let off = pressure(100);
         // Use rises, then falls.
         for (pressure, used, state) in [
             (&of_90, 850, 0),

@@ -30,7 +30,9 @@ pub async fn run(app: Arc<App>, address: String, interval: Duration) {
     loop {
         ticks.tick().await;
         let Some(store) = app.store() else { return };
-        let (app, instance, before) = (Arc::clone(&app), instance.clone(), Arc::clone(&last));
+        let app = Arc::clone(&app);
+        let instance = instance.clone();
+        let before = Arc::clone(&last);
         let scraped =
             tokio::task::spawn_blocking(move || match scrape(&app, &store, &instance, &before) {
                 Ok(stored) => Arc::new(stored),
@@ -155,11 +157,11 @@ fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels,
 
 fn summary(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
     let summary = metric.get_summary();
-    all.extend(summary.get_quantile().iter().map(|of| {
+    all.extend(summary.get_quantile().iter().map(|quantile| {
         let labels = series(name, metric, instance);
         (
-            labels.with("quantile", &of.quantile().to_string()),
-            of.value(),
+            labels.with("quantile", &quantile.quantile().to_string()),
+            quantile.value(),
         )
     }));
     all.push((

@@ -73,10 +73,8 @@ impl Store {
     /// The errors of [`Db::open`].
     pub fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
-        let (lookback_delta_ms, delta_to_cumulative) = (
-            options.engine.lookback_delta_ms,
-            options.delta_to_cumulative,
-        );
+        let lookback_delta_ms = options.engine.lookback_delta_ms;
+        let delta_to_cumulative = options.delta_to_cumulative;
         // The open database holds the lock of the directory.
         let (usage, found) = Usage::open(
             Arc::new(RealFs),
@@ -158,7 +156,8 @@ impl Store {
                 is_disabled,
             } in rules
             {
-                let (selector, who) = (print_matchers(matchers), who.to_string());
+                let selector = print_matchers(matchers);
+                let who = who.to_string();
                 if is_disabled {
                     tracing::warn!(
                         rule,
@@ -267,7 +266,8 @@ impl Store {
         let dir = self.db.snapshot(name, skip_head)?;
         self.save();
         for file in STATE_FILES {
-            let (from, to) = (self.path.join(file), dir.join(file));
+            let from = self.path.join(file);
+            let to = dir.join(file);
             match std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(Error::io("copy", &from)(error));
@@ -345,11 +345,12 @@ fn dropped_info(
     } else {
         format!("a metric of {pattern:?}")
     };
-    match is_disabled {
-        false => format!("{metric} is dropped by relabel rule {name:?}"),
-        true => format!(
+    if *is_disabled {
+        format!(
             "{metric} was dropped by relabel rule {name:?} until a query disabled the rule; new samples are stored"
-        ),
+        )
+    } else {
+        format!("{metric} is dropped by relabel rule {name:?}")
     }
 }
 
@@ -357,7 +358,7 @@ fn dropped_info(
 const DROPPED_INFOS_MAX: usize = 10;
 
 /// Logs that a state file cannot be used, and the consequence.
-fn report(found: Result<(), StateFileError>, of: &str, consequence: &str) {
+fn report(found: Result<(), StateFileError>, what: &str, consequence: &str) {
     let Err(error) = found else { return };
     let kept = match error {
         StateFileError::Damaged(_) => "it is renamed",
@@ -365,5 +366,5 @@ fn report(found: Result<(), StateFileError>, of: &str, consequence: &str) {
         | StateFileError::Unreadable(_)
         | StateFileError::NotRenamed(_) => "it stays unchanged, new state is not saved",
     };
-    tracing::error!(%error, "The file of {of} cannot be used: {kept}, and {consequence}");
+    tracing::error!(%error, "The file of {what} cannot be used: {kept}, and {consequence}");
 }

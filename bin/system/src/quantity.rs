@@ -66,7 +66,8 @@ pub fn print_size(size: usize) -> String {
         ("KiB", 10),
         ("B", 0),
     ];
-    let (mut text, mut rest) = (String::new(), size as u64);
+    let mut text = String::new();
+    let mut rest = size as u64;
     for (unit, shift) in UNITS {
         if rest >> shift > 0 {
             text.push_str(&format!("{}{unit}", rest >> shift));

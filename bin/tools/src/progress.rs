@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_line_has_percentage_rate_and_time_left() {
-        let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
+        let second = Duration::from_secs(1);
+        let ten = Duration::from_secs(10);
         assert_eq!(
             line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"),
             "25% of 4.0 MiB, 102.4 KiB/s, 30s left x"

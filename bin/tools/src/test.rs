@@ -192,10 +192,8 @@ fn junit(suites: &[Suite<'_>]) -> String {
         } else {
             0
         };
-        let (name, n_errors) = (
-            escaped(&path.display().to_string()),
-            u8::from(results.is_err()),
-        );
+        let name = escaped(&path.display().to_string());
+        let n_errors = u8::from(results.is_err());
         let counts = format!("tests=\"{n_tests}\" failures=\"{n_failures}\" errors=\"{n_errors}\"");
         let _ = write!(out, "<testsuite name=\"{name}\" {counts}>");
         for TestResult { name, failures, .. } in results.iter().flatten() {

@@ -96,10 +96,10 @@ impl Context {
             return Ok(());
         }
         let mut labels = LabelMap::default();
-        for of in &scope.attributes {
+        for attribute in &scope.attributes {
             labels.set(
-                &namer.name(&format!("otel_scope_{}", of.key()))?,
-                &print(of.value.as_ref()),
+                &namer.name(&format!("otel_scope_{}", attribute.key()))?,
+                &print(attribute.value.as_ref()),
             );
         }
         labels.set("otel_scope_name", &String::from_utf8_lossy(&scope.name));
@@ -187,13 +187,13 @@ fn escaped(
         .collect();
     sorted.sort_by_key(|attribute| &attribute.key);
     let mut labels = LabelMap::default();
-    for of in sorted {
-        let value = print(of.value.as_ref());
+    for attribute in sorted {
+        let value = print(attribute.value.as_ref());
         if !namer.escapes {
-            labels.set(&of.key(), &value);
+            labels.set(&attribute.key(), &value);
             continue;
         }
-        let name = namer.name(&of.key())?;
+        let name = namer.name(&attribute.key())?;
         match labels.0.get_mut(&name) {
             Some(before) => *before = format!("{before};{value}"),
             None => labels.set(&name, &value),

@@ -376,9 +376,13 @@ mod tests {
 
     #[test]
     fn new_values_make_new_series() {
-        let (early, late) = (HOUR_MS / 2, HOUR_MS + HOUR_MS / 2);
+        let early = HOUR_MS / 2;
+        let late = HOUR_MS + HOUR_MS / 2;
         let gpu = |pod, gpu| [("__name__", "DCGM_X"), ("gpu", gpu), ("pod", pod)];
-        let (a0, a1, b0, b1) = (gpu("a", "0"), gpu("a", "1"), gpu("b", "0"), gpu("b", "1"));
+        let a0 = gpu("a", "0");
+        let a1 = gpu("a", "1");
+        let b0 = gpu("b", "0");
+        let b1 = gpu("b", "1");
         let (up, other) = (
             [("__name__", "up"), ("job", "x")],
             [("__name__", "up"), ("job", "y"), ("pod", "c")],

@@ -248,7 +248,8 @@ mod tests {
             lags: &lags,
             max_wait: None,
         };
-        let (mut plan, now) = (Plan::new(schedule, first - S), first + S);
+        let mut plan = Plan::new(schedule, first - S);
+        let now = first + S;
         assert_eq!(plan.next(now, waiting).0, live(first, false));
         let next = |evaluated| plan.succeed(schedule, evaluated, now).next(now, waiting).0;
         assert_eq!(next(None), live(first, false));

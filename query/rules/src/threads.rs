@@ -112,7 +112,8 @@ mod tests {
         let group = threads.acquire();
         // Each call waits for the others, so that no helper ends before the bound was read.
         let all_busy = |n_threads| {
-            let (together, items) = (Barrier::new(n_threads), vec![(); n_threads]);
+            let together = Barrier::new(n_threads);
+            let items = vec![(); n_threads];
             threads.share(&items, |()| {
                 together.wait();
                 assert_eq!(threads.0.state.lock().n_free, 0);

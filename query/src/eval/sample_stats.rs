@@ -216,7 +216,8 @@ mod tests {
 
     #[test]
     fn reads_of_a_subquery_count_for_the_first_step_that_uses_them() {
-        let (inner, steps) = (Steps::range(0, 50, 10), Steps::range(20, 60, 20));
+        let inner = Steps::range(0, 50, 10);
+        let steps = Steps::range(20, 60, 20);
         let inner_stats = stats(&[1, 1, 1, 1, 1, 1]);
         let check = |(offset_ms, at_ms, range_ms), read: [u64; 3], needed: [u64; 3]| {
             let mut sum = StepSampleStats::new(true, 3);

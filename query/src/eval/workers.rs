@@ -169,7 +169,8 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     fn run(n_threads: usize, n: u64, fails_at: Option<u64>) -> (Vec<u64>, Result<()>) {
-        let (mut batches, mut taken) = (0..n, Vec::new());
+        let mut batches = 0..n;
+        let mut taken = Vec::new();
         let in_flight = AtomicUsize::new(0);
         let work = |batch| {
             assert!(

@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn operators_follow_ieee_754() {
         let check = |op, a: f64, b: f64, expect: f64| {
-            let (mut left, mut right) = ([a], [b]);
+            let mut left = [a];
+            let mut right = [b];
             apply_to_scalars(op, &mut left, &[b]);
             assert!(
                 left[0] == expect || (left[0].is_nan() && expect.is_nan()),

@@ -323,12 +323,10 @@ pub(crate) fn boundaries(
         return None;
     }
     let first_times = window.times(first);
-    if smoothed && timestamps_ms[first] > end_ms {
-        let starts_in =
-            first_times.starts_after(window.first_ms) && !first_times.starts_after(end_ms);
-        if !(is_counter && starts_in) {
-            return None;
-        }
+    let starts_in = first_times.starts_after(window.first_ms) && !first_times.starts_after(end_ms);
+    // All samples are after the range, and no counter starts in it.
+    if smoothed && timestamps_ms[first] > end_ms && !(is_counter && starts_in) {
+        return None;
     }
     let end = End {
         window,

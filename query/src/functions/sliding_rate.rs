@@ -117,7 +117,8 @@ mod tests {
             step_ms in prop_oneof![Just(15_000_i64), Just(30_000), 1..50_000_i64],
             range_ms in 1..200_000_i64,
         ) {
-            let (mut timestamps_ms, mut values) = (vec![0], vec![5.0]);
+            let mut timestamps_ms = vec![0];
+            let mut values = vec![5.0];
             for (distance_ms, growth) in samples {
                 timestamps_ms.push(timestamps_ms[timestamps_ms.len() - 1] + distance_ms);
                 values.push(values[values.len() - 1] + growth);

@@ -432,7 +432,8 @@ mod tests {
     fn zero_thresholds_of_nan_can_be_added() {
         for (a, b) in [(f64::NAN, 1.0), (1.0, f64::NAN), (f64::NAN, f64::NAN)] {
             let [a, b] = [a, b].map(|threshold| exponential(0, 4, &[1.0], (threshold, 2.0)));
-            let (mut plain, mut sum) = (a.clone(), HistogramSum::new(a));
+            let mut plain = a.clone();
+            let mut sum = HistogramSum::new(a);
             plain.add(&b).unwrap();
             sum.add(&b).unwrap();
             assert_eq!([plain.zero_count, sum.finish().zero_count], [4.0, 4.0]);
@@ -441,10 +442,8 @@ mod tests {
 
     #[test]
     fn exponential_and_custom_buckets_do_not_mix() {
-        let (mut a, b) = (
-            exponential(0, 0, &[1.0], (0.0, 0.0)),
-            custom(&[1.0], &[1.0]),
-        );
+        let mut a = exponential(0, 0, &[1.0], (0.0, 0.0));
+        let b = custom(&[1.0], &[1.0]);
         assert_eq!(
             (a.add(&b), HistogramSum::new(b.clone()).add(&a)),
             (Err(MixedSchemas), Err(MixedSchemas))

@@ -336,7 +336,8 @@ mod tests {
             let mut sum = buckets(&a);
             sum.add(&buckets(&b), 0, 1.0);
             prop_assert_eq!(sum.iter().collect::<BTreeMap<_, _>>(), expected.clone());
-            let (mut sum, mut compensation) = (buckets(&a), vec![0.0; a.len()]);
+            let mut sum = buckets(&a);
+            let mut compensation = vec![0.0; a.len()];
             sum.add_compensated(&mut compensation, &buckets(&b), None, 0);
             prop_assert_eq!((compensation.len(), sum.iter().collect::<BTreeMap<_, _>>()), (sum.len(), expected.clone()));
             sum.compact(None);

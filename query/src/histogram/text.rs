@@ -179,14 +179,16 @@ mod tests {
     #[test]
     fn integer_counts_of_stored_histograms_have_no_exponent() {
         let [count, zero_count] = [12_345_678_u32; 2];
-        let (positive, negative) = (Vec::new(), Vec::new());
+        let positive = Vec::new();
+        let negative = Vec::new();
         let integer = HistogramCounts::Integer {
             count: count.into(),
             zero_count: zero_count.into(),
             positive,
             negative,
         };
-        let (positive, negative) = (Vec::new(), Vec::new());
+        let positive = Vec::new();
+        let negative = Vec::new();
         let float = HistogramCounts::Float {
             count: count.into(),
             zero_count: zero_count.into(),

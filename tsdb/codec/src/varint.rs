@@ -146,7 +146,8 @@ mod tests {
     proptest! {
         #[test]
         fn integers_round_trip(unsigned: u64, signed: i64, shift in 0..64) {
-            let (unsigned, signed) = (unsigned >> shift, signed >> shift);
+            let unsigned = unsigned >> shift;
+            let signed = signed >> shift;
             let mut bytes = Vec::new();
             put_u64(&mut bytes, unsigned);
             put_i64(&mut bytes, signed);

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn chains_that_grow_in_turn_keep_their_blocks() {
-        let (mut blocks, mut tails) = (BlockChains::default(), [0; 3]);
+        let mut blocks = BlockChains::default();
+        let mut tails = [0; 3];
         // More blocks than a page has.
         for i in 0..600_u32 {
             for (chain, tail) in tails.iter_mut().enumerate() {

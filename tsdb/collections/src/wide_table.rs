@@ -175,7 +175,8 @@ mod tests {
     /// matter.
     #[test]
     fn adding_an_entry_moves_at_most_the_entries_of_one_piece() {
-        let (mut table, n_hashed) = (WideTable::default(), std::cell::Cell::new(0));
+        let mut table = WideTable::default();
+        let n_hashed = std::cell::Cell::new(0);
         let counted = |number: &u32| {
             n_hashed.set(n_hashed.get() + 1);
             hash(number)

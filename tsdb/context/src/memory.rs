@@ -97,11 +97,9 @@ impl MemoryBudget {
         parent: Option<Self>,
         reclaimer: Option<Arc<dyn MemoryReclaimer>>,
     ) -> Self {
-        let (limit, used, peak) = (
-            AtomicUsize::new(limit),
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-        );
+        let limit = AtomicUsize::new(limit);
+        let used = AtomicUsize::new(0);
+        let peak = AtomicUsize::new(0);
         Self {
             account: Arc::new(Account {
                 what,
@@ -386,10 +384,8 @@ mod tests {
     fn a_budget_between_two_others_has_its_own_limit() {
         let all = MemoryBudget::new(Limit::Other("all queries"), 100);
         let tenant = all.child(Limit::Other("a tenant"), 50);
-        let (mut first, mut second) = (
-            tenant.child(Limit::Other("one"), 40).charge(),
-            tenant.child(Limit::Other("another"), 40).charge(),
-        );
+        let mut first = tenant.child(Limit::Other("one"), 40).charge();
+        let mut second = tenant.child(Limit::Other("another"), 40).charge();
         first.grow(40).unwrap();
         assert_eq!(
             second.grow(11).unwrap_err().to_string(),

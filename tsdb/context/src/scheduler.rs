@@ -505,7 +505,8 @@ mod tests {
     fn long_requests_run_in_turns_on_the_free_cores() {
         const N: usize = 6;
         let scheduler = Scheduler::new(2);
-        let (n_running, turns) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; N]);
+        let n_running = AtomicUsize::new(0);
+        let turns = [const { AtomicUsize::new(0) }; N];
         let all_long = Barrier::new(N);
         thread::scope(|scope| {
             for n_turns in &turns {
@@ -559,7 +560,8 @@ mod tests {
     #[test]
     fn long_requests_leave_a_core_free_for_short_ones_of_another_user() {
         let scheduler = Scheduler::new(2);
-        let (stopped, holder) = (AtomicBool::new(false), user("a"));
+        let stopped = AtomicBool::new(false);
+        let holder = user("a");
         let check = |of: &str, expect: (usize, usize, usize)| {
             let started = Instant::now();
             while counts(&scheduler) != expect {

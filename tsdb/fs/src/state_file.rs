@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn an_error_of_the_file_system_is_distinguished_from_damage() {
-        let (fs, path) = (MemFs::new(), Path::new("/state"));
+        let fs = MemFs::new();
+        let path = Path::new("/state");
         KIND.replace(&fs, path, b"old").unwrap();
         fs.set_bad_sector(path, 0..1).unwrap();
         assert!(matches!(

@@ -81,7 +81,8 @@ impl SteadyClock {
 
     /// Returns the current times.
     pub fn now(&self) -> Now {
-        let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
+        let wall_ms = self.clock.now_ms();
+        let elapsed = self.clock.elapsed();
         let mut expected = self.state.lock();
         let expected_ms = time_after(expected.time_ms, elapsed.saturating_sub(expected.at));
         let is_jump = wall_ms.abs_diff(expected_ms) > ADJUSTMENT_MAX_MS as u64;

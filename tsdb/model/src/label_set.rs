@@ -120,7 +120,9 @@ impl Labels {
     /// Returns the number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
-        let (packed, mut n_texts, mut at) = (self.as_packed().as_bytes(), 0, 0);
+        let packed = self.as_packed().as_bytes();
+        let mut n_texts = 0;
+        let mut at = 0;
         while at < packed.len() {
             let (len, start) = unpack_len(packed, at);
             at = start + len;
@@ -153,7 +155,8 @@ impl Labels {
     /// Returns the canonical string if each length in it has one digit. Then it is also a list of
     /// lengths as varints, each followed by its text.
     pub fn as_varint_packed(&self) -> Option<&str> {
-        let (packed, mut at) = (self.as_packed(), 0);
+        let packed = self.as_packed();
+        let mut at = 0;
         while let Some(&len) = packed.as_bytes().get(at) {
             if len & 0x40 != 0 {
                 return None;
@@ -245,7 +248,8 @@ impl Ord for Labels {
 /// The first differing byte lies in the first name or value that differs. Only this name or value
 /// is compared. The ones before it are skipped by their lengths.
 pub fn compare_packed(a: &str, b: &str) -> Ordering {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let a = a.as_bytes();
+    let b = b.as_bytes();
     let Some(differs) = first_difference(a, b) else {
         return a.len().cmp(&b.len());
     };
@@ -367,7 +371,8 @@ fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
     if first & 0x40 == 0 {
         return (usize::from(first), at + 1);
     }
-    let (mut len, mut shift) = (0, 0);
+    let mut len = 0;
+    let mut shift = 0;
     loop {
         let digit = packed[at];
         at += 1;

@@ -182,7 +182,8 @@ impl SampleColumns {
             self.histograms
                 .partition_point(|(idx, _)| (*idx as usize) < at)
         };
-        let (start, end) = (first_from(removed.start), first_from(removed.end));
+        let start = first_from(removed.start);
+        let end = first_from(removed.end);
         self.histograms.drain(start..end);
         self.histograms[start..]
             .iter_mut()
@@ -237,10 +238,13 @@ impl SampleColumns {
             self.append(&mut other.clone());
             return 0;
         }
-        let (mut our, mut their, mut n_conflicts) = (0, 0, 0);
+        let mut our = 0;
+        let mut their = 0;
+        let mut n_conflicts = 0;
         // Indexes at which the next sample of each side would follow its own predecessor. The first
         // of `ours` follows the samples that stay in `self`.
-        let (mut our_next, mut their_next) = (self.len(), usize::MAX);
+        let mut our_next = self.len();
+        let mut their_next = usize::MAX;
         while our < ours.len() || their < other.len() {
             let our_ms = ours.timestamps_ms.get(our).copied();
             let their_ms = other.timestamps_ms.get(their).copied();
@@ -358,18 +362,19 @@ mod tests {
             let len = columns.len();
             start_timestamps::push(&mut columns.starts_ms, len, value as i64 * 100);
             let value = value as f64;
-            match value % 2.0 == 1.0 {
-                true => columns.push_histogram(
+            if value % 2.0 == 1.0 {
+                columns.push_histogram(
                     timestamp_ms,
                     Arc::new(Histogram {
                         sum: value,
                         ..Histogram::default()
                     }),
-                ),
-                false => columns.push(Sample {
+                )
+            } else {
+                columns.push(Sample {
                     timestamp_ms,
                     value,
-                }),
+                })
             }
         }
         columns
@@ -407,7 +412,8 @@ mod tests {
             let differ = |(t, v): (&i64, &u64)| ours.get(t).is_some_and(|our| our != v);
             prop_assert_eq!(n_conflicts as usize, theirs.iter().filter(|&sample| differ(sample)).count());
 
-            let (start, mut joined) = (kept_before.len(), columns(&kept_before));
+            let start = kept_before.len();
+            let mut joined = columns(&kept_before);
             joined.append(&mut columns(&ours));
             joined.append(&mut columns(&theirs));
             joined.merge_from(start, start + ours.len());
@@ -415,7 +421,8 @@ mod tests {
             prop_assert_eq!((map(&joined), map(&behind)), (kept_before, map(&merged)));
 
             let range = TimeRange { start_ms, end_ms: start_ms + len_ms };
-            let (mut kept, mut removed) = (columns(&ours), columns(&ours));
+            let mut kept = columns(&ours);
+            let mut removed = columns(&ours);
             kept.retain(range);
             removed.remove(range);
             let (inside, outside) = ours.into_iter().partition(|&(t, _)| range.contains(t));

@@ -113,7 +113,8 @@ mod tests {
             let mut both = whole.clone();
             append(&mut both, starts.len(), &column(&later));
             prop_assert_eq!(list(&both, starts.len() + later.len()), [&starts[..], &later[..]].concat());
-            let (mut drained, mut rest) = (whole, starts.clone());
+            let mut drained = whole;
+            let mut rest = starts.clone();
             drain(&mut drained, indexes.clone(), starts.len());
             rest.drain(indexes);
             prop_assert_eq!(list(&drained, rest.len()), rest);

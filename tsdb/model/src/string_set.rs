@@ -137,7 +137,8 @@ mod tests {
             texts in proptest::collection::vec("[a-cé]{0,3}", 0..200), n_first in 0..200_usize,
         ) {
             let ctx = QueryContext::unbounded();
-            let (mut first, mut second) = (StringSet::new(&ctx), StringSet::new(&ctx));
+            let mut first = StringSet::new(&ctx);
+            let mut second = StringSet::new(&ctx);
             for (i, text) in texts.iter().enumerate() {
                 if i < n_first { first.insert(text).unwrap() } else { second.insert(text).unwrap() }
             }

@@ -219,14 +219,16 @@ mod tests {
                     length: n as u32,
                 }]
             };
-            let (positive, negative) = (vec![0; n_positive], vec![0; n_negative]);
+            let positive = vec![0; n_positive];
+            let negative = vec![0; n_negative];
             let counts = HistogramCounts::Integer {
                 count: 0,
                 zero_count: 0,
                 positive,
                 negative,
             };
-            let (positive_spans, negative_spans) = (spans(n_positive), spans(n_negative));
+            let positive_spans = spans(n_positive);
+            let negative_spans = spans(n_negative);
             let mut encoder = Encoder::new(StartTimestamps::Drop);
             let histogram = Histogram {
                 counts,
@@ -250,7 +252,8 @@ mod tests {
                     ..Description::default()
                 })
                 .unwrap();
-            let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
+            let data = dir.path().join("data");
+            let mut damage = DamageReport::default();
             let block_dir = dir.path().join(block.ulid.to_string());
             let imported =
                 import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
@@ -300,7 +303,8 @@ mod tests {
                 ..Description::default()
             })
             .unwrap();
-        let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
+        let data = dir.path().join("data");
+        let mut damage = DamageReport::default();
         let block_dir = dir.path().join(block.ulid.to_string());
         let imported =
             import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();

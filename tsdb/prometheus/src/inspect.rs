@@ -550,10 +550,8 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
         }
         let (damaged, n_left, n_unknown) = check(copy.path());
-        let (n_lost, n_listed) = (
-            n_whole - n_left,
-            damaged.unknown_series.values().sum::<u64>(),
-        );
+        let n_lost = n_whole - n_left;
+        let n_listed = damaged.unknown_series.values().sum::<u64>();
         println!(
             "{} estimated, {n_lost} lost; {n_listed} unknown, {n_unknown} in recovery",
             damaged.n_lost_samples

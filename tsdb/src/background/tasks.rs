@@ -243,7 +243,9 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_is_counted_and_restarted_until_it_is_stopped() {
-        let (n_panics, stop, n_runs) = (AtomicU64::new(0), Stop::default(), AtomicU64::new(0));
+        let n_panics = AtomicU64::new(0);
+        let stop = Stop::default();
+        let n_runs = AtomicU64::new(0);
         let task = || {
             assert!(
                 n_runs.fetch_add(1, Ordering::Relaxed) == 2,

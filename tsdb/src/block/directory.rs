@@ -309,7 +309,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_rejected_or_decode_to_a_directory(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
-            let (mut groups, mut timestamp_columns) = (Groups::default(), TimestampColumnPages::default());
+            let mut groups = Groups::default();
+            let mut timestamp_columns = TimestampColumnPages::default();
             if groups.add(&bytes, END, TimeRange::ALL).is_ok() {
                 for ordinal in 0..groups.totals().0 {
                     let group = groups.get(groups.idx_of(ordinal));

@@ -225,7 +225,9 @@ mod tests {
         fn damaged_pages_are_rejected_or_decode_to_that_many_timestamps(
             lens in proptest::collection::vec((1..20_usize, 0..5_i64), 1..6), at: usize, byte: u8, cut: usize,
         ) {
-            let (mut counts, mut sizes, mut timestamp_columns) = (Vec::new(), Vec::new(), Vec::new());
+            let mut counts = Vec::new();
+            let mut sizes = Vec::new();
+            let mut timestamp_columns = Vec::new();
             for (len, jitter) in lens {
                 let start = timestamp_columns.len();
                 encode_timestamps(&(0..len as i64).map(|i| i * 10 + jitter * (i % 3)).collect::<Vec<_>>(), &mut timestamp_columns);

@@ -345,7 +345,8 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..200), n_samples in 1..=u8::MAX,
             (timestamp_ms, bits, delta_ms) in any::<(i64, u64, u32)>(),
         ) {
-            let (mut timestamps, mut values) = (Vec::new(), Vec::new());
+            let mut timestamps = Vec::new();
+            let mut values = Vec::new();
             let newest = Newest { timestamp_ms, bits, delta_ms, n_samples };
             if decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).is_ok() {
                 prop_assert_eq!((timestamps.len(), values.len()), (usize::from(n_samples), usize::from(n_samples)));

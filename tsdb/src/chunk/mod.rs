@@ -407,9 +407,11 @@ mod tests {
             }
         }
         let read = |row: &ChunkRow| {
-            let (chunk, mut bytes) = (Chunk::from_row(*row), Vec::new());
+            let chunk = Chunk::from_row(*row);
+            let mut bytes = Vec::new();
             let size = chunk.copy_to(&blocks, &mut bytes);
-            let (mut timestamps, mut values) = (Vec::new(), Vec::new());
+            let mut timestamps = Vec::new();
+            let mut values = Vec::new();
             let newest = chunk.newest().unwrap();
             decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).unwrap();
             let mut tail = Tail::default();
@@ -471,7 +473,8 @@ mod tests {
 
     #[test]
     fn a_chunk_is_bounded_in_samples_and_time() {
-        let (mut chunk, mut blocks) = (Chunk::default(), BlockChains::default());
+        let mut chunk = Chunk::default();
+        let mut blocks = BlockChains::default();
         assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
             assert!(
@@ -498,8 +501,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_constant_series_is_read_without_its_bytes() {
-        let (mut chunk, mut blocks, mut tail) =
-            (Chunk::default(), BlockChains::default(), Tail::default());
+        let mut chunk = Chunk::default();
+        let mut blocks = BlockChains::default();
+        let mut tail = Tail::default();
         (0..20).for_each(|i| {
             chunk.append(
                 &mut blocks,

@@ -69,7 +69,8 @@ mod tests {
     #[test]
     fn large_steps_do_not_exceed_the_rate() {
         let throttle = Throttle::new(1000);
-        let (started, mut now) = (Instant::now(), Instant::now());
+        let started = Instant::now();
+        let mut now = Instant::now();
         for size in (900..=9000).step_by(900) {
             now += throttle.wait(size, now) + Duration::from_millis(200);
         }

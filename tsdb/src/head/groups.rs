@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn series_are_counted_in_their_group() {
         let counts = GroupCounts::default();
-        let (mut one, mut other) = (Groups::default(), Groups::default());
+        let mut one = Groups::default();
+        let mut other = Groups::default();
         one.count_in(counts.clone());
         other.count_in(counts.clone());
         one.insert(3);

@@ -232,7 +232,8 @@ mod tests {
     /// Loads series into one head, creates them in another, and asserts that both give the same
     /// results.
     fn check(sets: &[Labels], asked: &[(&str, &str)]) -> Head {
-        let (mut loaded, mut grown) = (Head::new(1), Head::new(1));
+        let mut loaded = Head::new(1);
+        let mut grown = Head::new(1);
         for (number, labels) in (0..).map(SeriesRef).zip(sets) {
             let (slot, _) = grown.find_or_create(labels, number).unwrap();
             assert_eq!(
@@ -277,7 +278,9 @@ mod tests {
     #[test]
     fn label_sets_in_several_arena_pieces_are_all_indexed() {
         let of = |i: usize| {
-            let (all, some, own) = ((i / 5_000).to_string(), (i % 3).to_string(), i.to_string());
+            let all = (i / 5_000).to_string();
+            let some = (i % 3).to_string();
+            let own = i.to_string();
             let pairs = [
                 ("all", all.as_str()),
                 ("own", &own),

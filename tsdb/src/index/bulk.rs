@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn bulk_construction_uses_as_much_memory_as_inserting_one_by_one() {
         let value = |slot: u32| SymbolId([slot, 7, slot / 50, slot % 3][slot as usize / 5_000]);
-        let (mut builder, mut inserted) = (LabelBuilder::default(), Values::default());
+        let mut builder = LabelBuilder::default();
+        let mut inserted = Values::default();
         for slot in 0..20_000 {
             builder.push(slot, value(slot));
             inserted.insert(value(slot), slot);

@@ -512,7 +512,8 @@ mod tests {
 
     #[test]
     fn a_prefix_finds_sorted_values_and_those_added_since() {
-        let (mut symbols, mut index) = (Symbols::new(0), Index::default());
+        let mut symbols = Symbols::new(0);
+        let mut index = Index::default();
         let insert = |symbols: &mut Symbols, index: &mut Index, slot: u32| {
             let pair = (
                 symbols.intern("x").unwrap(),
@@ -572,7 +573,9 @@ mod tests {
             series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..40),
             matchers in proptest::collection::vec(matcher(), 0..4), n_ordered in 0..40_usize,
         ) {
-            let (mut symbols, mut index, mut rows) = (Symbols::new(0), Index::default(), Rows::default());
+            let mut symbols = Symbols::new(0);
+            let mut index = Index::default();
+            let mut rows = Rows::default();
             for (slot, &(x, y)) in series.iter().enumerate() {
                 let pairs = [("x", VALUES[x]), ("y", VALUES[y])];
                 let labels: Vec<_> = pairs.iter().filter(|(_, v)| !v.is_empty())

@@ -407,7 +407,8 @@ mod tests {
                 };
                 let slots = &model[&value];
                 prop_assert_eq!(postings.len(), slots.len() as u64);
-                let (mut union, mut both) = (bitmap(&other), bitmap(&other));
+                let mut union = bitmap(&other);
+                let mut both = bitmap(&other);
                 postings.union_into(&mut union);
                 postings.intersect_into(&mut both);
                 prop_assert_eq!(union, bitmap(&(slots | &other)));

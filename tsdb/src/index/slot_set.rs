@@ -142,7 +142,9 @@ mod tests {
             steps in proptest::collection::vec((0..4_u8, 0_u32..60), 0..200),
             other in proptest::collection::btree_set(0_u32..100, 0..40),
         ) {
-            let (mut set, mut model, mut next) = (SlotSet::default(), BTreeSet::new(), 0);
+            let mut set = SlotSet::default();
+            let mut model = BTreeSet::new();
+            let mut next = 0;
             for (step, slot) in steps {
                 match step {
                     // The next slot, one a little above, any, or one less.
@@ -163,7 +165,8 @@ mod tests {
                 prop_assert_eq!(set.len(), model.len() as u64);
                 prop_assert!(set.iter().eq(model.iter().copied()));
                 prop_assert_eq!(set.to_bitmap(), bitmap.clone());
-                let (mut union, mut both) = (other.clone(), other.clone());
+                let mut union = other.clone();
+                let mut both = other.clone();
                 set.union_into(&mut union);
                 set.intersect_into(&mut both);
                 prop_assert_eq!(set.intersects(&other), !both.is_empty());
@@ -182,7 +185,8 @@ mod tests {
                 start..end
             };
             let runs: Vec<_> = runs.into_iter().map(of).collect();
-            let (mut set, mut one_by_one) = (SlotSet::of(&runs), SlotSet::default());
+            let mut set = SlotSet::of(&runs);
+            let mut one_by_one = SlotSet::default();
             runs.iter().cloned().flatten().for_each(|slot| _ = one_by_one.insert(slot));
             prop_assert!(set.to_bitmap() == one_by_one.to_bitmap() && set.len() == one_by_one.len());
             prop_assert!(set.insert(end + 1) && !set.insert(end + 1) && (end == 0 || !set.insert(end - 1)));

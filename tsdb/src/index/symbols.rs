@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn a_symbol_lasts_as_long_as_its_uses() {
         let mut symbols = Symbols::new(7);
-        let (a, b) = (symbols.intern("a").unwrap(), symbols.intern("b").unwrap());
+        let a = symbols.intern("a").unwrap();
+        let b = symbols.intern("b").unwrap();
         assert_eq!(symbols.intern("a"), Some(a));
         symbols.release(a);
         assert_eq!(symbols.find("a"), Some(a));

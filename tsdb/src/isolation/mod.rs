@@ -377,9 +377,12 @@ mod tests {
 
     #[test]
     fn a_reader_sees_finished_appends_and_no_others() {
-        let (isolation, ctx) = (Isolation::new(), QueryContext::unbounded());
-        let (first, second) = (isolation.begin_append(), isolation.begin_append());
-        let (a, b) = (first.id(), second.id());
+        let isolation = Isolation::new();
+        let ctx = QueryContext::unbounded();
+        let first = isolation.begin_append();
+        let second = isolation.begin_append();
+        let a = first.id();
+        let b = second.id();
         drop(second);
         let reader = isolation.begin_read(&ctx).unwrap();
         assert!(!reader.view.sees(a) && reader.view.sees(b));
@@ -451,7 +454,8 @@ mod tests {
 
     #[test]
     fn wait_for_returns_when_readers_of_earlier_epochs_have_left() {
-        let (readers, ctx) = (Readers::new(), QueryContext::unbounded());
+        let readers = Readers::new();
+        let ctx = QueryContext::unbounded();
         let before = readers.enter(&ctx).unwrap();
         let epoch = readers.advance_epoch();
         let after = readers.enter(&ctx).unwrap();

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn series_are_found_in_any_order() {
         let location = |slot| SeriesLocation { shard: 1, slot };
-        let (mut locations, mut others) = (SeriesLocations::default(), SeriesLocations::default());
+        let mut locations = SeriesLocations::default();
+        let mut others = SeriesLocations::default();
         (0..50)
             .rev()
             .for_each(|i| locations.push(SeriesRef(u64::from(i) * 4), location(i)));

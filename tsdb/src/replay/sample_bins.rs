@@ -223,7 +223,8 @@ mod tests {
 
     fn shards(dir: &std::path::Path) -> Vec<Shard> {
         let shard = |idx: u16| {
-            let (dir, fs) = (dir.join(idx.to_string()), Arc::new(RealFs));
+            let dir = dir.join(idx.to_string());
+            let fs = Arc::new(RealFs);
             let options = WalOptions {
                 number: 0,
                 dir,
@@ -251,7 +252,8 @@ mod tests {
         for shard in shards {
             let head = shard.head();
             for slot in 0..N_SERIES {
-                let (mut copies, mut out) = (HeadCopies::default(), SampleColumns::default());
+                let mut copies = HeadCopies::default();
+                let mut out = SampleColumns::default();
                 let visible = ReadView::new(1000, Vec::new());
                 head.copy(
                     &[head.slot_ref(slot)],
@@ -303,8 +305,8 @@ mod tests {
     #[test]
     fn applying_samples_in_runs_equals_applying_them_one_by_one() {
         let dir = tempfile::tempdir().unwrap();
-        let (one_by_one, mut expected) =
-            (shards(&dir.path().join("expected")), ReplayStats::default());
+        let one_by_one = shards(&dir.path().join("expected"));
+        let mut expected = ReplayStats::default();
         for (SeriesLocation { shard, slot }, sample) in log() {
             let replayed = one_by_one[usize::from(shard)]
                 .head_mut()
@@ -314,10 +316,8 @@ mod tests {
         assert!(expected.n_repeated > 100 && expected.n_conflicting > 100);
         let expected_contents = contents(&one_by_one);
         for bytes in [0, 1 << 10, 1 << 16, 1 << 20, usize::MAX] {
-            let (shards, mut stats) = (
-                shards(&dir.path().join(bytes.to_string())),
-                ReplayStats::default(),
-            );
+            let shards = shards(&dir.path().join(bytes.to_string()));
+            let mut stats = ReplayStats::default();
             let mut bins = SampleBins::new(&shards, None, bytes);
             for (at, (location, sample)) in log().enumerate() {
                 bins.push(location, sample, &mut stats);

@@ -110,7 +110,9 @@ mod tests {
             payload in proptest::collection::vec(prop_oneof![0..3_u8, any::<u8>()], 0..2_000),
             at: usize, byte: u8, bytes in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
-            let (mut compressor, mut decompressor, mut compressed) = (Compressor::default(), Decompressor::default(), Vec::new());
+            let mut compressor = Compressor::default();
+            let mut decompressor = Decompressor::default();
+            let mut compressed = Vec::new();
             let record = compressor.compress(1, &payload, &mut compressed);
             prop_assert_eq!(decompressor.decompress(record, &compressed), Some((1, &payload[..])));
             if record & COMPRESSED != 0 {
@@ -129,7 +131,8 @@ mod tests {
 
     #[test]
     fn payloads_round_trip_and_wrong_sizes_are_rejected() {
-        let (mut compressor, mut decompressor) = (Compressor::default(), Decompressor::default());
+        let mut compressor = Compressor::default();
+        let mut decompressor = Decompressor::default();
         for payload in [
             vec![],
             vec![1; 255],

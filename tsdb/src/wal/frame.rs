@@ -247,7 +247,8 @@ mod tests {
         }
         assert_shown(page, &file(SegmentKind::Series, record::SERIES, &payload));
 
-        let (mut payload, mut decoded) = (Vec::new(), SampleColumn::default());
+        let mut payload = Vec::new();
+        let mut decoded = SampleColumn::default();
         let refs = [SeriesRef(7), SeriesRef(8), SeriesRef(9)];
         let samples = [1.0, 0.25, 12.0].map(|value| Sample {
             timestamp_ms: 1_763_683_200_000,

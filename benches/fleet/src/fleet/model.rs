@@ -274,14 +274,14 @@ mod tests {
         for (seed, low, high) in
             (0..200).map(|seed| (seed, (seed % 12) as u8, (seed % 12) as u8 + 3))
         {
-            let of = 3 + (seed % 20) as u8;
+            let n_buckets = 3 + (seed % 20) as u8;
             let part = |part, n| histogram(low, high, part).value(&at(seed, n));
             let buckets = |n| {
-                (0..of)
-                    .map(|idx| part(Part::Bucket { idx, n: of }, n))
+                (0..n_buckets)
+                    .map(|idx| part(Part::Bucket { idx, n: n_buckets }, n))
                     .collect::<Vec<_>>()
             };
-            let mut before = vec![0.0; usize::from(of)];
+            let mut before = vec![0.0; usize::from(n_buckets)];
             for n in (0..40).chain(1000..1100).chain(20_000..20_050) {
                 let now = buckets(n);
                 assert!(now.is_sorted(), "seed {seed}, round {n}: {now:?}");

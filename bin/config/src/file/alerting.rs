@@ -257,12 +257,13 @@ impl AlertmanagerConfig {
         self.alert_rules()?;
         ensure!(!self.timeout.is_zero(), "timeout: must be more than 0");
         // Users write URLs. With relabel rules they may be intended.
-        let targets = self.static_configs.iter().flat_map(|group| &group.targets);
-        for target in targets.filter(|_| self.relabel_configs.is_empty()) {
-            ensure!(
-                !target.contains('/'),
-                "static_configs: {target:?} is not a valid hostname"
-            );
+        if self.relabel_configs.is_empty() {
+            for target in self.static_configs.iter().flat_map(|group| &group.targets) {
+                ensure!(
+                    !target.contains('/'),
+                    "static_configs: {target:?} is not a valid hostname"
+                );
+            }
         }
         self.file_sd_configs
             .iter()
@@ -309,18 +310,20 @@ impl AlertmanagerConfig {
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
     pub fn alert_rules(&self) -> Result<Option<Relabeling>> {
-        let rules =
-            RuleConfig::compile(&self.alert_relabel_configs).context("alert_relabel_configs")?;
-        Ok(Some(rules).filter(|_| !self.alert_relabel_configs.is_empty()))
+        if self.alert_relabel_configs.is_empty() {
+            return Ok(None);
+        }
+        let rules = RuleConfig::compile(&self.alert_relabel_configs);
+        Ok(Some(rules.context("alert_relabel_configs")?))
     }
 
     fn set_folder(&mut self, folder: &Path) {
         self.basic_auth
             .iter_mut()
-            .for_each(|of| of.set_folder(folder));
+            .for_each(|settings| settings.set_folder(folder));
         self.authorization
             .iter_mut()
-            .for_each(|of| of.set_folder(folder));
+            .for_each(|settings| settings.set_folder(folder));
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
         self.http_headers

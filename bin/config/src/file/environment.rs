@@ -27,7 +27,8 @@ pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) {
 /// Returns the text with `$NAME` and `${NAME}` replaced by `variable(name)`, and `$$` by `$`. A
 /// dollar sign without a name stays; `${}` and an unclosed `${` are removed.
 fn expand(text: &str, variable: impl Fn(&str) -> String) -> String {
-    let (mut expanded, mut rest) = (String::new(), text);
+    let mut expanded = String::new();
+    let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);
         let (name, n_bytes) = name_of(after);

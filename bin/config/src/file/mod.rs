@@ -250,7 +250,8 @@ impl Config {
 
     /// Returns the keys whose values differ, down to two levels, sorted: `ingest.teams`.
     pub fn keys_that_differ(&self, other: &Self) -> Vec<String> {
-        let (new, old) = (self.values(), other.values());
+        let new = self.values();
+        let old = other.values();
         let all: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
         all.into_iter()
             .filter(|key| new.get(*key) != old.get(*key))
@@ -363,7 +364,8 @@ mod tests {
     #[test]
     fn a_change_of_a_relabel_file_changes_its_key() {
         let dir = tempfile::tempdir().unwrap();
-        let (path, rules) = (dir.path().join("varve.yml"), dir.path().join("rules.yml"));
+        let path = dir.path().join("varve.yml");
+        let rules = dir.path().join("rules.yml");
         std::fs::write(&path, "ingest: {relabel_files: [rules.yml]}").unwrap();
         let load = |name: &str| {
             std::fs::write(

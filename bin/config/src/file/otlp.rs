@@ -86,10 +86,8 @@ impl OtlpConfig {
     }
 
     fn promoted(&self) -> Result<PromotedAttributes> {
-        let (promoted, ignored) = (
-            &self.promote_resource_attributes,
-            &self.ignore_resource_attributes,
-        );
+        let promoted = &self.promote_resource_attributes;
+        let ignored = &self.ignore_resource_attributes;
         if !self.promote_all_resource_attributes {
             if !ignored.is_empty() {
                 bail!(

@@ -118,10 +118,10 @@ impl TracingConfig {
     pub fn url(&self) -> Result<Url> {
         let is_address = !self.endpoint.contains(['/', '@']);
         let scheme = if self.insecure { "http" } else { "https" };
-        let url = Url::parse(&format!("{scheme}://{}", self.endpoint))
-            .ok()
-            .filter(|_| is_address);
-        url.ok_or_else(|| anyhow::anyhow!("tracing.endpoint: {:?} is not host:port", self.endpoint))
+        match Url::parse(&format!("{scheme}://{}", self.endpoint)) {
+            Ok(url) if is_address => Ok(url),
+            _ => anyhow::bail!("tracing.endpoint: {:?} is not host:port", self.endpoint),
+        }
     }
 
     /// Checks the headers, and the TLS settings unless traces are sent without TLS. Blocks.

@@ -41,7 +41,8 @@ pub(crate) async fn export(
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    let (request, timeout) = (Request::read(&form)?, form.timeout()?);
+    let request = Request::read(&form)?;
+    let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| request.respond(work, &who));
     let response = run(&state, &record, RequestClass::RemoteRead, timeout, job);
     let mut response = response.await?;

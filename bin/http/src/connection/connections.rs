@@ -481,7 +481,9 @@ mod tests {
     async fn the_longest_idle_connection_is_evicted() {
         let connections = connections(3);
         let enter = || connections.enter();
-        let (first, second, third) = (enter().await, enter().await, enter().await);
+        let first = enter().await;
+        let second = enter().await;
+        let third = enter().await;
         tokio::time::sleep(FIRST_REQUEST_GRACE).await;
         let _working = first.begin_request();
         drop(second.begin_request());
@@ -524,7 +526,8 @@ mod tests {
     #[tokio::test]
     async fn requests_of_http_2_share_their_permits() {
         let connections = connections(2);
-        let (first, second) = (connections.enter().await, connections.enter().await);
+        let first = connections.enter().await;
+        let second = connections.enter().await;
         let mut busy = [
             first.begin_request(),
             first.begin_request(),
@@ -560,7 +563,8 @@ mod tests {
     #[tokio::test]
     async fn the_slowest_connection_is_evicted() {
         let connections = connections(2);
-        let (slow, fast) = (connections.enter().await, connections.enter().await);
+        let slow = connections.enter().await;
+        let fast = connections.enter().await;
         let _busy = [slow.begin_request(), fast.begin_request()];
         assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {

@@ -241,16 +241,19 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (shared_connection, shared_app) = (Arc::clone(connection), Arc::clone(app));
+    let shared_connection = Arc::clone(connection);
+    let shared_app = Arc::clone(app);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let service = TowerToHyperService::new(routes.choose(&mut request));
-        let (app, mut guard) = (Arc::clone(&shared_app), shared_connection.begin_request());
+        let app = Arc::clone(&shared_app);
+        let mut guard = shared_connection.begin_request();
         let mut request = request.map(|body| Body::new(guard.receive(body)));
         if let Some(peer) = context.peer {
             request.extensions_mut().insert(peer);
         }
         async move {
-            let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
+            let is_http2 = request.version() == Version::HTTP_2;
+            let path = request.uri().path();
             let has_permit = is_reserved(path) || guard.enter_regular().await;
             if !has_permit {
                 request

@@ -129,10 +129,8 @@ impl<S> EscapeTargets<S> {
         match next {
             Next::Passthrough => Some(Next::Passthrough),
             Next::Body(left) => left.checked_sub(body.len() as u64).map(after),
-            Next::Head => body
-                .is_empty()
-                .then_some(Next::Head)
-                .filter(|_| !received.is_empty()),
+            Next::Head if body.is_empty() && !received.is_empty() => Some(Next::Head),
+            Next::Head => None,
         }
     }
 }
@@ -186,7 +184,8 @@ fn after_head(head: &[u8]) -> Next {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else {
             continue;
         };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let name = &line[..colon];
+        let value = line[colon + 1..].trim_ascii();
         if name.eq_ignore_ascii_case(b"content-length") {
             let parsed = std::str::from_utf8(value)
                 .ok()
@@ -330,7 +329,8 @@ mod tests {
     async fn read(sent: &[u8], size: usize, read_size: usize) -> Vec<u8> {
         let mut socket =
             EscapeTargets::new(Pieces(sent.chunks(size).map(<[u8]>::to_vec).collect()));
-        let (mut read, mut buffer) = (Vec::new(), vec![0; read_size]);
+        let mut read = Vec::new();
+        let mut buffer = vec![0; read_size];
         loop {
             let mut buf = ReadBuf::new(&mut buffer);
             poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buf))
@@ -356,10 +356,8 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_that_urls_must_not_have_are_escaped_in_queries_only() {
-        let (sent, expect) = (
-            "GET /a?q=up{b=\"c\"}<1>0 HTTP/1.1\r\n",
-            "GET /a?q=up{b=%22c%22}%3C1%3E0 HTTP/1.1\r\n",
-        );
+        let sent = "GET /a?q=up{b=\"c\"}<1>0 HTTP/1.1\r\n";
+        let expect = "GET /a?q=up{b=%22c%22}%3C1%3E0 HTTP/1.1\r\n";
         check(
             &format!("{sent}X: \"?\"\r\n\r\n"),
             &format!("{expect}X: \"?\"\r\n\r\n"),
@@ -380,7 +378,8 @@ mod tests {
     #[tokio::test]
     async fn requests_of_a_connection_are_told_from_bodies() {
         let request = |quote: &str| format!("GET /?{quote} HTTP/1.1\r\n\r\n");
-        let (raw, escaped) = (request("\""), request("%22"));
+        let raw = request("\"");
+        let escaped = request("%22");
         let post = |quote: &str| {
             format!(
                 "POST /?{quote} HTTP/1.1\r\ncontent-length: {}\r\n\r\n{raw}",

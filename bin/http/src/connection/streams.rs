@@ -174,7 +174,8 @@ impl HttpBody for Paced {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let of_body = self.body.size_hint();
+        let rest = self.rest.len() as u64;
         let mut hint = SizeHint::default();
         hint.set_lower(of_body.lower().saturating_add(rest));
         if let Some(upper) = of_body.upper() {

@@ -159,7 +159,8 @@ pub(super) fn single<M: Message>(
     });
     match framed {
         Ok(frame) => {
-            let (body, app) = (Body::from(frame), Arc::clone(&state.app));
+            let body = Body::from(frame);
+            let app = Arc::clone(&state.app);
             let body = Trailed {
                 body,
                 failure: Failure::default(),
@@ -254,7 +255,10 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     }
     let parsed = || {
         let (digits, unit) = text.split_at_checked(text.len() - 1)?;
-        let n: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+        if digits.len() > 8 {
+            return None;
+        }
+        let n: u64 = digits.parse().ok()?;
         Some(match unit {
             "H" => Duration::from_secs(3600 * n),
             "M" => Duration::from_secs(60 * n),

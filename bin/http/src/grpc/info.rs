@@ -64,7 +64,8 @@ fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> In
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str())),
     );
-    let (min_time, max_time) = (range.map_or(0, |range| range.start_ms), i64::MAX);
+    let min_time = range.map_or(0, |range| range.start_ms);
+    let max_time = i64::MAX;
     let announced = || Some(Announced {});
     InfoResponse {
         label_sets: vec![labels.clone()],

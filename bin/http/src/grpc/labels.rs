@@ -68,8 +68,9 @@ impl Method for LabelValuesRequest {
         }
         let is_hidden = self.without_replica_labels.contains(&self.label);
         let matchers = own_matchers(&work.ctx, &self.matchers, &caller.external)?;
-        let Some(matchers) = matchers.filter(|_| !is_hidden) else {
-            return send(work, out, [], self.limit);
+        let matchers = match matchers {
+            Some(matchers) if !is_hidden => matchers,
+            _ => return send(work, out, [], self.limit),
         };
         let labels = LabelSet::Only([self.label.clone()].into());
         work.store.note_metadata(

@@ -28,7 +28,8 @@ impl Method for ExemplarsRequest {
     }
 
     fn shown(&self) -> Parameters {
-        let (start, end) = (self.start.to_string(), self.end.to_string());
+        let start = self.start.to_string();
+        let end = self.end.to_string();
         Parameters {
             text: self.query.clone(),
             start,

@@ -175,7 +175,8 @@ fn evaluate(
     }
     send_value(query, work, out, value)?;
     let samples = stats.map(|stats| stats.samples).unwrap_or_default();
-    let (samples_total, peak_samples) = (samples.queryable as i64, samples.peak as i64);
+    let samples_total = samples.queryable as i64;
+    let peak_samples = samples.peak as i64;
     send(
         work,
         out,
@@ -307,7 +308,8 @@ fn of_series(
         histograms,
     }: &MatrixSeries,
 ) -> TimeSeries {
-    let (mut floats, mut columns) = (SampleColumns::default(), SampleColumns::default());
+    let mut floats = SampleColumns::default();
+    let mut columns = SampleColumns::default();
     points.iter().for_each(|point| {
         floats.push(Sample {
             timestamp_ms: point.timestamp_ms,

@@ -66,14 +66,14 @@ fn group_message(group: &Group, rules: Vec<RuleMessage>) -> RuleGroup {
 }
 
 fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
-    let (definition, status) = (&rule.definition, rule.status());
+    let definition = &rule.definition;
+    let status = rule.status();
     let last = status.last();
-    let (name, query) = (definition.name.clone(), rule.expr.to_string());
+    let name = definition.name.clone();
+    let query = rule.expr.to_string();
     let labels = Some(with_external(&definition.labels, external));
-    let (health, last_error) = (
-        status.health.name().to_owned(),
-        last.and_then(|last| last.error.clone()).unwrap_or_default(),
-    );
+    let health = status.health.name().to_owned();
+    let last_error = last.and_then(|last| last.error.clone()).unwrap_or_default();
     let evaluation_seconds = last
         .map(|last| last.duration.as_secs_f64())
         .unwrap_or_default();

@@ -46,12 +46,13 @@ async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
         })
     });
     let written = written.await.map_err(|error| failed(&error))?;
-    match written.rejections.is_empty() {
-        true => Ok(()),
-        false => Err(Status::new(
+    if written.rejections.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::new(
             Code::AlreadyExists,
             written.rejections.to_string(),
-        )),
+        ))
     }
 }
 

@@ -56,7 +56,8 @@ impl Form {
 /// Returns `true` if a line may have an alias: `*name` where a value can begin.
 fn has_alias(line: &str) -> bool {
     line.match_indices('*').any(|(at, _)| {
-        let (before, after) = (&line[..at], &line[at + 1..]);
+        let before = &line[..at];
+        let after = &line[at + 1..];
         let is_name = after.starts_with(|c: char| !c.is_whitespace());
         let is_apart =
             before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || "[{,".contains(c));

@@ -56,22 +56,30 @@ pub(crate) enum Coding {
     Zstd,
 }
 
+/// How the body of a request is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyCoding {
+    Identity,
+    Compressed(Coding),
+}
+
+impl BodyCoding {
+    /// Returns the coding of a body by its header, or `None` if it is unknown.
+    pub(crate) fn parse(content_encoding: &str) -> Option<Self> {
+        match content_encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(Self::Identity),
+            "x-gzip" => Some(Self::Compressed(Coding::Gzip)),
+            name => Coding::parse(name).map(Self::Compressed),
+        }
+    }
+}
+
 impl Coding {
     /// Returns the coding with this name.
     fn parse(name: &str) -> Option<Self> {
         [Self::Gzip, Self::Deflate, Self::Zstd]
             .into_iter()
             .find(|coding| coding.name() == name)
-    }
-
-    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body,
-    /// `None` for an unknown coding.
-    pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
-        match content_encoding.to_ascii_lowercase().as_str() {
-            "" | "identity" => Some(None),
-            "x-gzip" => Some(Some(Self::Gzip)),
-            name => Self::parse(name).map(Some),
-        }
     }
 
     /// Decompresses `coded`. The output is charged before it is allocated.
@@ -355,11 +363,10 @@ mod tests {
                 ErrorKind::Execution
             );
         }
-        assert_eq!(Coding::of_body("GZIP"), Some(Some(Coding::Gzip)));
-        assert_eq!(
-            (Coding::of_body("identity"), Coding::of_body("br")),
-            (Some(None), None)
-        );
+        let gzip = Some(BodyCoding::Compressed(Coding::Gzip));
+        assert_eq!(BodyCoding::parse("GZIP"), gzip);
+        assert_eq!(BodyCoding::parse("identity"), Some(BodyCoding::Identity));
+        assert_eq!(BodyCoding::parse("br"), None);
     }
 
     #[test]

@@ -342,10 +342,8 @@ mod tests {
         block_on(async {
             let first = gate.admit(&user(), None, &long).await.unwrap();
             let user = user();
-            let (mut second, mut third) = (
-                Box::pin(gate.admit(&user, None, &long)),
-                Box::pin(gate.admit(&user, None, &long)),
-            );
+            let mut second = Box::pin(gate.admit(&user, None, &long));
+            let mut third = Box::pin(gate.admit(&user, None, &long));
             assert!(
                 tokio::time::timeout(Duration::ZERO, &mut second)
                     .await
@@ -395,7 +393,8 @@ mod tests {
             Queue::of_writes(1),
             of_reads.metrics,
         );
-        let (user, long) = (user(), ctx(60_000));
+        let user = user();
+        let long = ctx(60_000);
         block_on(async {
             let first = writes.admit(&user, None, &long).await.unwrap();
             let mut second = Box::pin(writes.admit(&user, None, &long));
@@ -431,7 +430,9 @@ mod tests {
     #[test]
     fn the_queue_of_a_tenant_is_bounded_and_counted() {
         let (gate, metrics) = gate_with(9, 1, Duration::from_secs(60));
-        let (reads, user, long) = (FairSemaphore::new(1), Arc::from("ann"), ctx(60_000));
+        let reads = FairSemaphore::new(1);
+        let user = Arc::from("ann");
+        let long = ctx(60_000);
         block_on(async {
             let first = gate.admit(&user, Some(&reads), &long).await.unwrap();
             let mut second = Box::pin(gate.admit(&user, Some(&reads), &long));

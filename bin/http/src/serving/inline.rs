@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn a_long_job_suspends_the_others_for_a_multiple_of_its_duration() {
-        let (inline, now) = (InlinePolicy::default(), Instant::now());
+        let inline = InlinePolicy::default();
+        let now = Instant::now();
         assert!(!inline.record(TIME_MAX, now));
         assert!(inline.is_allowed(now));
         assert!(inline.record(Duration::from_millis(50), now));

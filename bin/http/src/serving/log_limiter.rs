@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn one_message_of_a_kind_is_logged_per_interval_and_the_others_are_counted() {
-        let (limiter, start) = (LogLimiter::new(), Instant::now());
+        let limiter = LogLimiter::new();
+        let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         assert_eq!(limiter.admit("full disk", at(0)), Some(0));
         assert_eq!(limiter.admit("full disk", at(1)), None);

@@ -106,7 +106,8 @@ pub(super) fn clean(path: &str) -> Cow<'_, str> {
 /// Returns `true` if a path matches the path of an endpoint, whose elements in braces match any
 /// element.
 fn fits(served: &str, path: &str) -> bool {
-    let (mut of_served, mut of_path) = (served.split('/'), path.split('/'));
+    let mut of_served = served.split('/');
+    let mut of_path = path.split('/');
     loop {
         match (of_served.next(), of_path.next()) {
             (None, None) => return true,

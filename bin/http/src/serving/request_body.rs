@@ -11,7 +11,7 @@ use varve_context::{Charge, Limit};
 use varve_server::app::App;
 use varve_server::settings::Settings;
 
-use super::compression::Coding;
+use super::compression::BodyCoding;
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
@@ -233,7 +233,7 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
     if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
         let limits = BodyLimits::new(FORM_SIZE_MAX, "form size", &app.settings);
         let coding = header_text(&parts.headers, header::CONTENT_ENCODING);
-        let coding = Coding::of_body(coding).ok_or_else(|| {
+        let coding = BodyCoding::parse(coding).ok_or_else(|| {
             let known = "gzip, deflate and zstd are";
             ApiError::bad_data(format!(
                 "{coding} encoding of a form is not accepted; {known}"
@@ -241,11 +241,11 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
         })?;
         let body = read(body, limits, &mut charge).await?;
         (form, charge) = match coding {
-            None if body.len() <= FORM_INLINE_MAX => parse_form(&body, charge)?,
+            BodyCoding::Identity if body.len() <= FORM_INLINE_MAX => parse_form(&body, charge)?,
             _ => {
                 let parsing = tokio::task::spawn_blocking(move || match coding {
-                    None => parse_form(&body, charge),
-                    Some(coding) => {
+                    BodyCoding::Identity => parse_form(&body, charge),
+                    BodyCoding::Compressed(coding) => {
                         parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge)
                     }
                 });

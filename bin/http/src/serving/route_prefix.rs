@@ -104,11 +104,9 @@ async fn to_prefix(State(state): State<HttpState>) -> Response {
 
 /// Responds to a path outside of the prefix, or that is not clean.
 async fn elsewhere(State(state): State<HttpState>, request: Request) -> Response {
-    let (method, uri, prefix) = (
-        request.method(),
-        request.uri(),
-        &state.app.settings.route_prefix,
-    );
+    let method = request.method();
+    let uri = request.uri();
+    let prefix = &state.app.settings.route_prefix;
     let plain = clean(uri.path());
     let redirected = if plain != uri.path() {
         redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &plain)

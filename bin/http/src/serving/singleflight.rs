@@ -275,7 +275,8 @@ mod tests {
 
     #[tokio::test]
     async fn leader_and_followers_get_the_same_response() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
+        let group = Arc::new(Singleflight::default());
+        let ctx = ReadContext::unbounded();
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
         first.complete(Output::Complete(
@@ -293,7 +294,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_not_for_followers() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
+        let group = Arc::new(Singleflight::default());
+        let ctx = ReadContext::unbounded();
         let first = leader(join(&group, &ctx));
         first.complete(Output::stream(mpsc::channel(1).1));
         assert!(!first.result().await.is_for_followers());
@@ -301,7 +303,8 @@ mod tests {
 
     #[test]
     fn a_computation_is_canceled_with_its_last_request() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
+        let group = Arc::new(Singleflight::default());
+        let ctx = ReadContext::unbounded();
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
         drop(first);
@@ -313,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_computation_that_misses_a_write_accepts_no_followers() {
-        let (group, ctx) = (Arc::new(Singleflight::default()), ReadContext::unbounded());
+        let group = Arc::new(Singleflight::default());
+        let ctx = ReadContext::unbounded();
         let first = leader(join(&group, &ctx));
         // It has not read the store yet.
         group.note_write();

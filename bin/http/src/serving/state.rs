@@ -45,7 +45,8 @@ impl HttpState {
     pub fn new(app: Arc<App>, web: WebConfig) -> Self {
         let settings = &app.settings;
         let gate = |flag, class: RequestClass, n_permits, queue| {
-            let (metrics, class) = (&app.metrics, [class.name()]);
+            let metrics = &app.metrics;
+            let class = [class.name()];
             let metrics = GateMetrics {
                 active: metrics.active.with_label_values(&class),
                 queued: metrics.queued.with_label_values(&class),

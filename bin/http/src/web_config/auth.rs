@@ -108,8 +108,8 @@ impl Auth {
             };
             cost_max = cost.max(cost_max);
         }
-        let token = |(idx, of)| {
-            read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"))
+        let token = |(idx, config)| {
+            read_token(config, folder, files).with_context(|| format!("bearer_tokens[{idx}]"))
         };
         let mut tokens = file
             .bearer_tokens
@@ -124,7 +124,8 @@ impl Auth {
         let users = file.basic_auth_users.clone();
         let is_open = users.is_empty() && tokens.is_empty();
         let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
-        let (cache, queue) = (Mutex::default(), Mutex::default());
+        let cache = Mutex::default();
+        let queue = Mutex::default();
         Ok((!is_open).then_some(Self {
             users,
             tenants,
@@ -167,12 +168,16 @@ impl Auth {
     fn check_token(&self, token: &str, scope: Scope) -> Result<User, Denied> {
         let given = sha256(&[token.as_bytes()]);
         // Compares all tokens: the time must not depend on the token.
-        let found = self.tokens.iter().fold(None, |found, of| {
-            let is_same: Choice = of.digest.ct_eq(&given);
-            if bool::from(is_same) { Some(of) } else { found }
+        let found = self.tokens.iter().fold(None, |found, token| {
+            let is_same: Choice = token.digest.ct_eq(&given);
+            if bool::from(is_same) {
+                Some(token)
+            } else {
+                found
+            }
         });
         match found.ok_or(Denied::Unknown)? {
-            of if of.scopes.contains(&scope) => Ok(of.user.clone()),
+            token if token.scopes.contains(&scope) => Ok(token.user.clone()),
             _ => Err(Denied::Scope(scope)),
         }
     }
@@ -183,12 +188,13 @@ impl Auth {
         scope: Scope,
         client: Option<IpAddr>,
     ) -> Result<User, Denied> {
+        if self.users.is_empty() {
+            return Err(Denied::Unknown);
+        }
         let decoded = STANDARD
             .decode(credentials)
             .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok());
-        let decoded = decoded
-            .filter(|_| !self.users.is_empty())
+            .and_then(|bytes| String::from_utf8(bytes).ok())
             .ok_or(Denied::Unknown)?;
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
         let hash = self.users.get(user).map_or("", |hash| &hash.0);
@@ -231,7 +237,8 @@ impl Auth {
         }
         let auth = Arc::clone(self);
         let compared = tokio::spawn(async move {
-            let (started, cost_max) = (Instant::now(), auth.cost_max);
+            let started = Instant::now();
+            let cost_max = auth.cost_max;
             let compared =
                 tokio::task::spawn_blocking(move || compare(&password, &hash, cost_max).0);
             let is_right = compared.await.unwrap_or(false);
@@ -324,14 +331,14 @@ fn cost(hash: &str) -> Option<u32> {
         .map(|parts| parts.get_cost())
 }
 
-fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Token> {
+fn read_token(config: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Token> {
     let BearerToken {
         name,
         token,
         token_file,
         token_sha256,
         scopes,
-    } = of;
+    } = config;
     let digest = match (
         &*token.0,
         token_file.as_os_str().is_empty(),

@@ -27,12 +27,12 @@ use super::file::TlsServerConfig;
 /// # Errors
 /// If settings are invalid or contradict each other. The message names the key.
 pub(super) fn verifier(
-    of: &TlsServerConfig,
+    settings: &TlsServerConfig,
     client_ca: Option<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
-    let (is_mandatory, is_verified) = match (&*of.client_auth_type, &client_ca) {
-        ("" | "NoClientCert", None) if of.client_allowed_sans.is_empty() => return Ok(None),
+    let (is_mandatory, is_verified) = match (&*settings.client_auth_type, &client_ca) {
+        ("" | "NoClientCert", None) if settings.client_allowed_sans.is_empty() => return Ok(None),
         ("" | "NoClientCert", None) => {
             bail!(
                 "tls_server_config: client_allowed_sans have been configured without a client_auth_type"
@@ -53,7 +53,7 @@ pub(super) fn verifier(
     } else {
         None
     };
-    let allowed_sans = of.client_allowed_sans.clone();
+    let allowed_sans = settings.client_allowed_sans.clone();
     Ok(Some(Arc::new(ClientCerts {
         is_mandatory,
         chain,
@@ -112,9 +112,10 @@ impl ClientCertVerifier for ClientCerts {
             || subject_alternative_names(end_entity)?
                 .iter()
                 .any(|name| self.allowed_sans.contains(name));
-        match is_allowed {
-            true => Ok(ClientCertVerified::assertion()),
-            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        if is_allowed {
+            Ok(ClientCertVerified::assertion())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
         }
     }
 

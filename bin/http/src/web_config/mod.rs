@@ -130,7 +130,7 @@ impl Loaded {
         let tls = file
             .tls_server_config
             .as_ref()
-            .map(|of| tls::server_config(of, http2, folder, &mut files))
+            .map(|settings| tls::server_config(settings, http2, folder, &mut files))
             .transpose();
         let tls = tls.with_context(about)?.flatten();
         let requires_client_certs = tls
@@ -256,7 +256,8 @@ mod tests {
             texts
                 .iter()
                 .for_each(|(name, text)| std::fs::write(path_of(name), text).unwrap());
-            let (path, text) = (path_of(changed), std::fs::read(path_of(changed)).unwrap());
+            let path = path_of(changed);
+            let text = std::fs::read(path_of(changed)).unwrap();
             // The reader of a pipe waits for its text, so the change comes while the file is read.
             std::fs::remove_file(&path).unwrap();
             assert!(

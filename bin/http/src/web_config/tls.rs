@@ -21,28 +21,35 @@ pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 /// # Errors
 /// If a setting is missing or invalid. The message names the key.
 pub(super) fn server_config(
-    of: &TlsServerConfig,
+    settings: &TlsServerConfig,
     http2: bool,
     folder: &Path,
     files: &mut Vec<Fingerprint>,
 ) -> Result<Option<(Arc<ServerConfig>, bool)>> {
-    let cert =
-        pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
-    let key = pem(&of.key.0, &of.key_file, folder, files).context("tls_server_config.key_file")?;
-    let client_ca = pem(&of.client_ca, &of.client_ca_file, folder, files)
+    let cert = pem(&settings.cert, &settings.cert_file, folder, files)
+        .context("tls_server_config.cert_file")?;
+    let key = pem(&settings.key.0, &settings.key_file, folder, files)
+        .context("tls_server_config.key_file")?;
+    let client_ca = pem(&settings.client_ca, &settings.client_ca_file, folder, files)
         .context("tls_server_config.client_ca_file")?;
     let (cert, key) = match (cert, key) {
-        (None, None) if client_ca.is_none() && of.client_auth_type.is_empty() => return Ok(None),
+        (None, None) if client_ca.is_none() && settings.client_auth_type.is_empty() => {
+            return Ok(None);
+        }
         (None, _) => bail!("tls_server_config: missing one of cert or cert_file"),
         (_, None) => bail!("tls_server_config: missing one of key or key_file"),
         (Some(cert), Some(key)) => (cert, key),
     };
-    let provider = Arc::new(provider(of)?);
-    let versions = versions("tls_server_config", &of.min_version, &of.max_version)?;
+    let provider = Arc::new(provider(settings)?);
+    let versions = versions(
+        "tls_server_config",
+        &settings.min_version,
+        &settings.max_version,
+    )?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)?;
     let (certs, key) = identity("tls_server_config", &cert, &key)?;
-    let verifier = client_certs::verifier(of, client_ca, provider)?;
+    let verifier = client_certs::verifier(settings, client_ca, provider)?;
     let requires_client_certs = verifier
         .as_ref()
         .is_some_and(|verifier| verifier.client_auth_mandatory());
@@ -53,7 +60,7 @@ pub(super) fn server_config(
     let mut config = builder
         .with_single_cert(certs, key)
         .context("tls_server_config: certificate and key")?;
-    config.ignore_client_order = of.prefer_server_cipher_suites.unwrap_or(true);
+    config.ignore_client_order = settings.prefer_server_cipher_suites.unwrap_or(true);
     let http1 = &b"http/1.1"[..];
     let spoken = if http2 {
         vec![ALPN_HTTP2, http1]
@@ -86,9 +93,9 @@ fn pem(
 
 /// Returns the enabled cipher suites and curves. As in Go, all suites of TLS 1.3 are enabled,
 /// listed or not.
-fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
+fn provider(settings: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
-    if !of.cipher_suites.is_empty() {
+    if !settings.cipher_suites.is_empty() {
         // Go's names of the suites of TLS 1.3 start with `TLS_`, not with `TLS13_`.
         let name = |suite: &SupportedCipherSuite| {
             format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
@@ -103,7 +110,7 @@ fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
                 anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure")
             })
         };
-        let chosen = of
+        let chosen = settings
             .cipher_suites
             .iter()
             .map(|text| chosen(text))
@@ -116,7 +123,7 @@ fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
         let of_1_2 = chosen.into_iter().filter(|suite| suite.tls13().is_none());
         provider.cipher_suites = of_1_3.chain(of_1_2).collect();
     }
-    if !of.curve_preferences.is_empty() {
+    if !settings.curve_preferences.is_empty() {
         let chosen = |text: &String| match text.as_str() {
             "X25519" => Ok(ring::kx_group::X25519),
             "CurveP256" => Ok(ring::kx_group::SECP256R1),
@@ -125,7 +132,7 @@ fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
                 "tls_server_config.curve_preferences: {text:?} is unknown"
             )),
         };
-        provider.kx_groups = of
+        provider.kx_groups = settings
             .curve_preferences
             .iter()
             .map(chosen)
@@ -158,10 +165,8 @@ mod tests {
                 .map(|line| format!("    {line}\n"))
                 .collect::<String>()
         };
-        let (cert, key) = (
-            block(made.cert.pem()),
-            block(made.signing_key.serialize_pem()),
-        );
+        let cert = block(made.cert.pem());
+        let key = block(made.signing_key.serialize_pem());
         format!("  cert: |\n{cert}  key: |\n{key}  client_ca: |\n{cert}{rest}")
     }
 

@@ -52,9 +52,10 @@ impl BucketBlocks {
                         .with_context(|| format!("object {key:?} is not a description"))?
                 }
             };
-            match is_complete(&meta, &files) {
-                true => self.add(&meta),
-                false => tracing::warn!(block = %ulid, "A block of the bucket is not complete"),
+            if is_complete(&meta, &files) {
+                self.add(&meta)
+            } else {
+                tracing::warn!(block = %ulid, "A block of the bucket is not complete")
             }
         }
         Ok(())

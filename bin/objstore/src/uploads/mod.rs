@@ -344,7 +344,8 @@ impl Uploader {
         }
         let mut bytes = 0;
         for (path, size) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
-            let (key, file) = (format!("{name}/{path}"), dir.join(path));
+            let key = format!("{name}/{path}");
+            let file = dir.join(path);
             let is_stored = stored
                 .iter()
                 .any(|object| object.key == key && object.size == *size);
@@ -368,12 +369,11 @@ impl Uploader {
         }
         self.blocks.get_or_insert_default().add(block);
         self.metrics.blocks.inc();
-        let (from, to) = (block.min_ms, block.max_ms);
-        let (n_series, n_samples, duration) = (
-            block.stats.n_series,
-            block.stats.n_samples,
-            started.elapsed(),
-        );
+        let from = block.min_ms;
+        let to = block.max_ms;
+        let n_series = block.stats.n_series;
+        let n_samples = block.stats.n_samples;
+        let duration = started.elapsed();
         tracing::info!(
             block = name,
             from,
@@ -399,10 +399,8 @@ impl Uploader {
             self.refresh()?;
         }
         for Group { numbers, windows } in old {
-            let (from, to) = (
-                range_of(*windows.start()).start_ms,
-                range_of(*windows.end()).end_ms,
-            );
+            let from = range_of(*windows.start()).start_ms;
+            let to = range_of(*windows.end()).end_ms;
             let mut is_stored = true;
             for window in windows {
                 // An import or a deletion may have changed the window since its upload.

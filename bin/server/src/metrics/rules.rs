@@ -136,7 +136,7 @@ fn of_groups(groups: &[(String, &Group)]) -> Vec<MetricFamily> {
         .iter()
         .map(|(key, group)| (key.as_str(), *group, group.status()))
         .collect();
-    let of = |name: &str, value: fn(&Group, &GroupStatus) -> f64| {
+    let by_group = |name: &str, value: fn(&Group, &GroupStatus) -> f64| {
         family(
             name,
             statuses
@@ -145,23 +145,23 @@ fn of_groups(groups: &[(String, &Group)]) -> Vec<MetricFamily> {
         )
     };
     let mut all = vec![
-        of(
+        by_group(
             "prometheus_rule_group_iterations_missed_total",
             |_, status| status.n_missed as f64,
         ),
-        of("prometheus_rule_group_iterations_total", |_, status| {
+        by_group("prometheus_rule_group_iterations_total", |_, status| {
             status.n_iterations as f64
         }),
-        of("prometheus_rule_evaluations_total", |_, status| {
+        by_group("prometheus_rule_evaluations_total", |_, status| {
             status.n_evaluations as f64
         }),
-        of("prometheus_rule_evaluation_failures_total", |_, status| {
+        by_group("prometheus_rule_evaluation_failures_total", |_, status| {
             status.n_failures as f64
         }),
-        of("prometheus_rule_group_interval_seconds", |group, _| {
+        by_group("prometheus_rule_group_interval_seconds", |group, _| {
             group.schedule().interval().as_secs_f64()
         }),
-        of(
+        by_group(
             "prometheus_rule_group_last_evaluation_timestamp_seconds",
             |_, status| {
                 status
@@ -169,25 +169,25 @@ fn of_groups(groups: &[(String, &Group)]) -> Vec<MetricFamily> {
                     .map_or(0.0, |time| time.ns() as f64 / 1e9)
             },
         ),
-        of(
+        by_group(
             "prometheus_rule_group_last_duration_seconds",
             |_, status| status.last_duration.as_secs_f64(),
         ),
-        of(
+        by_group(
             "prometheus_rule_group_last_rule_duration_sum_seconds",
             |_, status| status.last_rules_duration.as_secs_f64(),
         ),
-        of(
+        by_group(
             "prometheus_rule_group_last_restore_duration_seconds",
             |_, status| status.last_restore.as_secs_f64(),
         ),
-        of("prometheus_rule_group_rules", |group, _| {
+        by_group("prometheus_rule_group_rules", |group, _| {
             group.rules.len() as f64
         }),
-        of("varve_rule_group_last_evaluation_scans", |_, status| {
+        by_group("varve_rule_group_last_evaluation_scans", |_, status| {
             status.last_n_scans as f64
         }),
-        of(
+        by_group(
             "prometheus_rule_group_last_evaluation_samples",
             |_, status| status.last_n_samples as f64,
         ),
@@ -247,22 +247,22 @@ fn of_rules(groups: &[(String, &Group)]) -> Vec<MetricFamily> {
         .filter(|(_, others)| !others.is_empty())
     {
         let mut sum = OfRule::default();
-        others.iter().for_each(|(_, of)| sum.add(*of));
+        others.iter().for_each(|(_, other)| sum.add(*other));
         shown.truncate(RULES_SHOWN_MAX);
         shown.push(((OTHER, OTHER), sum));
     }
-    let of = |name: &str, value: fn(&OfRule) -> f64| {
+    let by_rule = |name: &str, value: fn(&OfRule) -> f64| {
         family(
             name,
             shown
                 .iter()
-                .map(|((group, rule), of)| ([*group, *rule], value(of))),
+                .map(|((group, rule), totals)| ([*group, *rule], value(totals))),
         )
     };
     vec![
-        of("varve_rule_evaluation_seconds_total", |of| of.seconds),
-        of("varve_rule_samples_total", |of| of.samples),
-        of("varve_rule_query_bytes_total", |of| of.bytes),
-        of("varve_rule_never_matched", |of| of.never_matched),
+        by_rule("varve_rule_evaluation_seconds_total", |rule| rule.seconds),
+        by_rule("varve_rule_samples_total", |rule| rule.samples),
+        by_rule("varve_rule_query_bytes_total", |rule| rule.bytes),
+        by_rule("varve_rule_never_matched", |rule| rule.never_matched),
     ]
 }

@@ -11,7 +11,8 @@ use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 
 /// Collects the metrics.
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
-    let (db, receiver) = (&store.db, &store.receiver);
+    let db = &store.db;
+    let receiver = &store.receiver;
     let contents = [
         tsdb(&db.stats()),
         replay(&db.replay_status()),
@@ -150,10 +151,8 @@ fn result_cache(store: &Store) -> Vec<MetricFamily> {
 
 /// Returns the samples buffered during replay, by outcome.
 fn buffered(replayed: &ReplayStats) -> [([&str; 1], f64); 4] {
-    let (repeated, conflicting) = (
-        replayed.n_buffered_repeated,
-        replayed.n_buffered_conflicting,
-    );
+    let repeated = replayed.n_buffered_repeated;
+    let conflicting = replayed.n_buffered_conflicting;
     let out_of_order = replayed.n_buffered_out_of_bounds;
     let stored = replayed
         .n_buffered
@@ -325,20 +324,22 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
     let by_cluster = |name, n: fn(&HaCluster) -> u64| {
         family(
             name,
-            clusters.iter().map(|of| ([&*of.cluster], n(of) as f64)),
+            clusters
+                .iter()
+                .map(|cluster| ([&*cluster.cluster], n(cluster) as f64)),
         )
     };
-    let silent = clusters.iter().map(|of| {
+    let silent = clusters.iter().map(|cluster| {
         (
-            [&*of.cluster, &*of.leader.replica],
-            of.leader.silent.as_secs_f64(),
+            [&*cluster.cluster, &*cluster.leader.replica],
+            cluster.leader.silent.as_secs_f64(),
         )
     });
     all.extend([
         family("varve_ha_leader_silent_seconds", silent),
-        by_cluster("varve_ha_leader_changes_total", |of| of.n_changes),
-        by_cluster("varve_ha_samples_deduplicated_total", |of| {
-            of.samples_deduplicated
+        by_cluster("varve_ha_leader_changes_total", |cluster| cluster.n_changes),
+        by_cluster("varve_ha_samples_deduplicated_total", |cluster| {
+            cluster.samples_deduplicated
         }),
     ]);
     all
@@ -347,7 +348,7 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
 /// Returns the metrics of budgets, and those of teams if there are any.
 fn teams(store: &Store) -> Vec<MetricFamily> {
     let (all, teams) = store.receiver.team_stats();
-    let of_all = amounts(all.budget.maximum).map(|(of, n)| ([of], n));
+    let of_all = amounts(all.budget.maximum).map(|(amount, n)| ([amount], n));
     let mut families = vec![family(
         "varve_ingest_new_series_total",
         [([], all.new_series as f64)],
@@ -357,9 +358,9 @@ fn teams(store: &Store) -> Vec<MetricFamily> {
         return families;
     }
     let mut by_amount = |name, amounts_of: fn(&TeamStatus) -> Amounts| {
-        let of_team = teams
-            .iter()
-            .flat_map(|team| amounts(amounts_of(team)).map(|(of, n)| ([&*team.name, of], n)));
+        let of_team = teams.iter().flat_map(|team| {
+            amounts(amounts_of(team)).map(|(amount, n)| ([&*team.name, amount], n))
+        });
         families.extend(limits(name, of_team));
     };
     by_amount("varve_ingest_team_guaranteed", |team| {

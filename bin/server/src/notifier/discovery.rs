@@ -70,22 +70,22 @@ pub(super) async fn run(notifier: Arc<Notifier>) {
 impl Discovery {
     /// Returns the sources of a configuration. All of them are due.
     pub(super) fn all(config: &AlertmanagerConfig) -> Vec<Self> {
-        let files = config.file_sd_configs.iter().flat_map(|of| {
-            let interval = of.refresh_interval.min(INTERVAL);
-            of.files.iter().cloned().map(move |pattern| Source {
+        let files = config.file_sd_configs.iter().flat_map(|discovery| {
+            let interval = discovery.refresh_interval.min(INTERVAL);
+            discovery.files.iter().cloned().map(move |pattern| Source {
                 kind: SourceKind::Files(pattern),
                 interval,
             })
         });
-        let dns = config.dns_sd_configs.iter().flat_map(|of| {
+        let dns = config.dns_sd_configs.iter().flat_map(|discovery| {
             let kind = |name: &String| SourceKind::Dns {
                 name: name.clone(),
-                is_ipv6: of.kind == DnsType::Aaaa,
-                port: of.port,
+                is_ipv6: discovery.kind == DnsType::Aaaa,
+                port: discovery.port,
             };
-            of.names.iter().map(move |name| Source {
+            discovery.names.iter().map(move |name| Source {
                 kind: kind(name),
-                interval: of.refresh_interval,
+                interval: discovery.refresh_interval,
             })
         });
         files
@@ -128,7 +128,7 @@ impl Source {
                 let addresses = found.with_context(|| format!("resolve {name:?}"))?;
                 let targets = addresses
                     .filter(|address| address.is_ipv6() == is_ipv6)
-                    .map(|of| of.to_string());
+                    .map(|address| address.to_string());
                 let labels = [("__meta_dns_name".to_owned(), name.clone())].into();
                 Ok(vec![TargetGroup {
                     targets: targets.collect(),
@@ -175,7 +175,8 @@ mod tests {
         let config =
             Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
         let mut sources = Discovery::all(&config.alerting.alertmanagers[0]);
-        let (due, again) = (sources[0].take_due().unwrap(), sources[0].take_due());
+        let due = sources[0].take_due().unwrap();
+        let again = sources[0].take_due();
         assert!(again.is_none(), "it is due once per interval");
         tokio::runtime::Builder::new_current_thread()
             .enable_all()

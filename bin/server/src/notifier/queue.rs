@@ -92,7 +92,8 @@ impl Pending {
     }
 
     fn take(&mut self, n_max: usize) -> Vec<Bytes> {
-        let (mut batch, mut size_bytes) = (Vec::new(), 0);
+        let mut batch = Vec::new();
+        let mut size_bytes = 0;
         while batch.len() < n_max && size_bytes < BATCH_SIZE_BYTES {
             let Some(alert) = self.pop() else { break };
             size_bytes += alert.len();

@@ -221,8 +221,9 @@ impl Sender {
 
     async fn post(&self, client: &mut Option<Client>, body: Bytes) -> Result<(), Failed> {
         let config = self.settings().config;
-        let is_fresh =
-            |of: &Client| Arc::ptr_eq(&of.config, &config) && of.created.elapsed() < CLIENT_AGE_MAX;
+        let is_fresh = |client: &Client| {
+            Arc::ptr_eq(&client.config, &config) && client.created.elapsed() < CLIENT_AGE_MAX
+        };
         let open = match client.take().filter(is_fresh) {
             Some(open) => open,
             None => self.connect(config).await.map_err(|error| Failed {
@@ -263,11 +264,12 @@ impl Sender {
             user_agent: USER_AGENT,
         };
         let url = Url::parse(&self.url).map_err(|error| anyhow!("{:?}: {error}", self.url))?;
-        let of = Arc::clone(&config);
+        let client_config = Arc::clone(&config);
         // Files are read on a thread that may block.
-        let client =
-            tokio::task::spawn_blocking(move || AsyncClient::new(&url, of.access()?, options))
-                .await;
+        let client = tokio::task::spawn_blocking(move || {
+            AsyncClient::new(&url, client_config.access()?, options)
+        })
+        .await;
         Ok(Client {
             client: client.context("create a client")??,
             config,

@@ -24,7 +24,8 @@ pub(super) fn urls<'a>(
     rules: &Relabeling,
     groups: impl Iterator<Item = &'a TargetGroup>,
 ) -> (Vec<String>, Vec<String>) {
-    let (mut active, mut dropped) = (Vec::new(), Vec::new());
+    let mut active = Vec::new();
+    let mut dropped = Vec::new();
     for (group, target) in
         groups.flat_map(|group| group.targets.iter().map(move |target| (group, target)))
     {

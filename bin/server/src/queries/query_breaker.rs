@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_query_that_fails_in_a_row_is_rejected_until_it_succeeds() {
-        let (breaker, now) = (QueryBreaker::new(2, OPEN_FOR), Instant::now());
+        let breaker = QueryBreaker::new(2, OPEN_FOR);
+        let now = Instant::now();
         let bad = request("a", "bad", 5000);
         breaker.record(&bad, Some("too large"), now);
         breaker.record(&bad, None, now);
@@ -215,7 +216,8 @@ mod tests {
 
     #[test]
     fn the_queries_that_failed_last_are_kept() {
-        let (breaker, now) = (QueryBreaker::new(1, OPEN_FOR), Instant::now());
+        let breaker = QueryBreaker::new(1, OPEN_FOR);
+        let now = Instant::now();
         for i in 0..=QUERIES_MAX {
             let query = request("", &i.to_string(), 0);
             breaker.record(
@@ -231,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_disabled_breaker_rejects_nothing() {
-        let (breaker, now) = (QueryBreaker::new(0, OPEN_FOR), Instant::now());
+        let breaker = QueryBreaker::new(0, OPEN_FOR);
+        let now = Instant::now();
         breaker.record(&request("", "x", 0), Some("too large"), now);
         assert!(breaker.list(now).is_empty());
     }

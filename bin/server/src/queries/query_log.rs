@@ -130,7 +130,8 @@ impl LoggedQuery<'_> {
         line.insert("level".into(), "INFO".into());
         line.insert("source".into(), "varve".into());
         line.insert("msg".into(), "promql query logged".into());
-        let (start, end) = (print_time(self.start_ms), print_time(self.end_ms));
+        let start = print_time(self.start_ms);
+        let end = print_time(self.end_ms);
         line.insert(
             "params".into(),
             json!({ "end": end, "query": self.query, "start": start, "step": self.step_s }),

@@ -102,11 +102,11 @@ pub fn to_json(stats: &QueryStats, queued: Duration) -> Value {
 
 /// Returns the first operators of a plan, with the beginning of their texts.
 fn plan(operators: &[Operator]) -> Value {
-    let short = |of: &Operator| {
-        let text = &of.text[..of.text.floor_char_boundary(OPERATOR_SIZE_MAX)];
+    let short = |full: &Operator| {
+        let text = &full.text[..full.text.floor_char_boundary(OPERATOR_SIZE_MAX)];
         operator(&Operator {
             text: text.to_owned(),
-            ..of.clone()
+            ..full.clone()
         })
     };
     operators.iter().take(OPERATORS_MAX).map(short).collect()

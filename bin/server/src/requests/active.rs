@@ -293,7 +293,8 @@ mod tests {
 
     /// Returns requests with a log in a new directory.
     fn logged() -> (TempDir, Arc<ActiveRequests>) {
-        let (dir, active) = (TempDir::new().unwrap(), Arc::<ActiveRequests>::default());
+        let dir = TempDir::new().unwrap();
+        let active = Arc::<ActiveRequests>::default();
         active.open_log(dir.path(), 0);
         (dir, active)
     }
@@ -302,7 +303,9 @@ mod tests {
     fn active_requests_can_be_listed_and_interrupted() {
         let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::new(Limit::Other("all"), 1000);
-        let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
+        let gone = ctx(&all);
+        let first = ctx(&all);
+        let second = ctx(&all);
         drop(register(&active, RequestClass::Query, &gone));
         let entries = [&first, &second].map(|ctx| register(&active, RequestClass::Metadata, ctx));
         entries[1].begin();
@@ -386,8 +389,9 @@ mod tests {
             .each_ref()
             .map(|ctx| register(&active, RequestClass::Query, ctx));
         let [heavy, light, newest] = &contexts;
-        let (mut of_heavy, mut of_light, mut of_newest) =
-            (heavy.charge(), light.charge(), newest.charge());
+        let mut of_heavy = heavy.charge();
+        let mut of_light = light.charge();
+        let mut of_newest = newest.charge();
         of_heavy.grow(70).unwrap();
         of_light.grow(30).unwrap();
         // The heavy one frees its memory as soon as it sees the interrupt, as its loops do.
@@ -421,7 +425,8 @@ mod tests {
             Arc::<ActiveRequests>::clone(&active),
         );
         let work = |size: usize| {
-            let (active, ctx) = (Arc::clone(&active), ctx(&all));
+            let active = Arc::clone(&active);
+            let ctx = ctx(&all);
             thread::spawn(move || {
                 let _entry = register(&active, RequestClass::Query, &ctx);
                 let mut charge = ctx.charge();

@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn users_get_permits_in_turn() {
-        let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
+        let [a, b, _] = users();
+        let semaphore = FairSemaphore::new(1);
         let mut held = semaphore.try_acquire(&a);
         let mut waiting = vec![
             wait(&semaphore, &a, 9),
@@ -302,7 +303,8 @@ mod tests {
 
     #[test]
     fn the_last_permit_is_for_a_user_without_one() {
-        let ([a, b, anonymous], semaphore) = (users(), FairSemaphore::new(RESERVED_FROM));
+        let [a, b, anonymous] = users();
+        let semaphore = FairSemaphore::new(RESERVED_FROM);
         let of_a: Vec<_> = std::iter::from_fn(|| semaphore.try_acquire(&a)).collect();
         assert_eq!(of_a.len(), RESERVED_FROM - 1);
         let mut waiting = wait(&semaphore, &a, 9);
@@ -318,9 +320,11 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_shared() {
-        let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
+        let [a, b, _] = users();
+        let semaphore = FairSemaphore::new(1);
         let held = semaphore.try_acquire(&a);
-        let (mut first, mut newest) = (wait(&semaphore, &a, 2), wait(&semaphore, &a, 2));
+        let mut first = wait(&semaphore, &a, 2);
+        let mut newest = wait(&semaphore, &a, 2);
         let mut rejected: Request<'_> = Box::pin(semaphore.acquire(&a, Some(2)));
         assert_eq!(poll(&mut rejected).unwrap().err(), Some(Denied::QueueFull));
         let of_b = wait(&semaphore, &b, 2);
@@ -344,9 +348,11 @@ mod tests {
 
     #[test]
     fn a_request_that_resumes_is_not_removed_from_the_queue() {
-        let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
+        let [a, b, _] = users();
+        let semaphore = FairSemaphore::new(1);
         let held = semaphore.try_acquire(&a);
-        let (mut first, mut second) = (wait(&semaphore, &a, 2), wait(&semaphore, &a, 2));
+        let mut first = wait(&semaphore, &a, 2);
+        let mut second = wait(&semaphore, &a, 2);
         let mut resuming: Request<'_> = Box::pin(semaphore.acquire(&a, None));
         assert!(poll(&mut resuming).is_none());
         let mut of_b = wait(&semaphore, &b, 2);
@@ -359,7 +365,8 @@ mod tests {
 
     #[test]
     fn a_closed_semaphore_denies_permits() {
-        let ([a, ..], semaphore) = (users(), FairSemaphore::new(1));
+        let [a, ..] = users();
+        let semaphore = FairSemaphore::new(1);
         let held = semaphore.try_acquire(&a);
         let mut waiting = wait(&semaphore, &a, 9);
         semaphore.close();

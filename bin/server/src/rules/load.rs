@@ -24,7 +24,8 @@ pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
 /// # Errors
 /// The first file that cannot be read or is invalid, with all of its errors.
 pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
-    let (mut files, mut n_rules) = (Files::new(), 0);
+    let mut files = Files::new();
+    let mut n_rules = 0;
     let missing =
         |pattern: &Path| tracing::warn!(?pattern, "No file matches a pattern of rule_files");
     for path in matching(&config.rule_files, missing)? {

@@ -171,8 +171,12 @@ impl Entries {
 impl Entry {
     /// Queues the evaluation of an idle group if it is due. Returns the time of the next check.
     fn enqueue_due(&mut self, queue: &mut VecDeque<Job>, waiting: Waiting<'_>, now: Time) -> Time {
-        let waits = self.group.definition.query_offset_ms.is_none();
-        let max_wait = waiting.max_wait.filter(|_| waits);
+        // A group with an offset of its own waits for no sender.
+        let max_wait = if self.group.definition.query_offset_ms.is_none() {
+            waiting.max_wait
+        } else {
+            None
+        };
         let (next, n_missed) = self.plan.next(
             now,
             Waiting {
@@ -210,7 +214,8 @@ impl Entry {
 pub fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
     let n_workers = app.rules.options.concurrency.get();
     let spawn = |name: &str, work: fn(&App, &Store)| {
-        let (app, store) = (Arc::clone(app), Arc::clone(store));
+        let app = Arc::clone(app);
+        let store = Arc::clone(store);
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || work(&app, &store))
@@ -235,7 +240,8 @@ fn schedule(app: &App, store: &Store) {
 
 /// Queues all evaluations that are due. Returns the time until the next check.
 fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duration) {
-    let (rules, live) = (&app.rules, app.rules.live());
+    let rules = &app.rules;
+    let live = app.rules.live();
     plan_catch_up(app, store, &live);
     let now = now();
     end_removed_groups(app, store, now);
@@ -324,7 +330,8 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
     match result {
         Ok(last) => last,
         Err(failure) => {
-            let (group, reason) = (group.key(), failure.message);
+            let group = group.key();
+            let reason = failure.message;
             tracing::warn!(
                 group,
                 reason,
@@ -483,7 +490,8 @@ mod tests {
             let schedule = *entry.group.schedule();
             entry.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1060));
         }
-        let (mut ticks, now) = (Vec::new(), at(1080));
+        let mut ticks = Vec::new();
+        let now = at(1080);
         while let Some(job) = due(&mut entries, now) {
             // Both may run at the same time only if their evaluations have one timestamp.
             assert!(entries.queue.iter().all(|other| other.tick == job.tick));
@@ -532,7 +540,7 @@ mod tests {
             );
             entries.replace(&set, removed, at(1030));
             let next = due(&mut entries, at(1031)).map(|job| job.tick);
-            assert_eq!(next, Some(job.tick).filter(|_| repeats));
+            assert_eq!(next, repeats.then_some(job.tick));
             if !repeats {
                 let schedule = *set.groups().next().unwrap().schedule();
                 let next = due(&mut entries, at(1101)).unwrap().tick;

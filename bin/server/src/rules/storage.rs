@@ -244,7 +244,8 @@ impl Storage for RuleStorage<'_> {
             .db
             .select_with(&ctx, matchers, range, hints)
             .map_err(failed)?;
-        let (mut newest, mut columns) = (Vec::new(), SampleColumns::default());
+        let mut newest = Vec::new();
+        let mut columns = SampleColumns::default();
         for series in found {
             let series = series.map_err(failed)?;
             columns.clear();

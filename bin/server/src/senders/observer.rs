@@ -72,7 +72,8 @@ fn rejections(
     totals: impl Iterator<Item = (String, u64)>,
     now: Instant,
 ) -> Vec<(String, u64)> {
-    let (before, mut due) = (std::mem::take(known), Vec::new());
+    let before = std::mem::take(known);
+    let mut due = Vec::new();
     for (team, total) in totals {
         let mut logged = before.get(&team).copied().unwrap_or_default();
         let n_new = total.saturating_sub(logged.n_rejected);
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn rejected_series_are_logged_at_once_and_then_once_a_minute() {
-        let (mut known, start) = (BTreeMap::new(), Instant::now());
+        let mut known = BTreeMap::new();
+        let start = Instant::now();
         let mut due = |at_s, total| {
             let totals = [("a".to_owned(), total), ("b".to_owned(), 0)].into_iter();
             rejections(&mut known, totals, start + Duration::from_secs(at_s))

@@ -84,7 +84,8 @@ impl ExternalUrl {
         if !self.text.is_empty() {
             return self;
         }
-        let (scheme, host) = (if is_tls { "https" } else { "http" }, machine::hostname());
+        let scheme = if is_tls { "https" } else { "http" };
+        let host = machine::hostname();
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         Self {
             text: format!("{scheme}://{host}:{port}"),

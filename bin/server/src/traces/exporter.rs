@@ -105,7 +105,8 @@ impl Exporter {
     }
 
     async fn run(self: Arc<Self>) {
-        let (mut client, mut is_failing) = (None, false);
+        let mut client = None;
+        let mut is_failing = false;
         loop {
             // Also after an interval without a full batch.
             drop(tokio::time::timeout(INTERVAL, self.wake.notified()).await);
@@ -150,7 +151,8 @@ impl Exporter {
             ..
         } = self.config;
         // Encodes, compresses and reads certificates on a thread that may block.
-        let (config, is_connected) = (self.config.clone(), client.is_some());
+        let config = self.config.clone();
+        let is_connected = client.is_some();
         let prepare = move || {
             let connected = if is_connected {
                 None
@@ -198,7 +200,8 @@ impl Exporter {
                     .and_then(|value| value.to_str().ok())
                     .unwrap_or_default()
             };
-            let (status, message) = (field("grpc-status"), field("grpc-message"));
+            let status = field("grpc-status");
+            let message = field("grpc-message");
             ensure!(status == "0", "gRPC status {status:?}: {message}");
         }
         Ok(())

@@ -35,7 +35,8 @@ impl Parent {
     fn parse(header: &str) -> Option<Self> {
         let mut fields = header.trim().split('-');
         let [version] = hex(fields.next()?)?;
-        let (trace_id, span_id) = (hex(fields.next()?)?, hex(fields.next()?)?);
+        let trace_id = hex(fields.next()?)?;
+        let span_id = hex(fields.next()?)?;
         let [flags]: [u8; 1] = hex(fields.next()?)?;
         let is_complete = version > 0 || fields.next().is_none();
         let is_valid =

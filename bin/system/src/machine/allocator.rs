@@ -26,8 +26,11 @@ pub fn release_freed_memory() {
         .into_iter()
         .filter(|(name, _)| env::var_os(name).is_none())
         .collect();
+    if unset.is_empty() {
+        return;
+    }
     let mut args = env::args_os();
-    let Some(name) = args.next().filter(|_| !unset.is_empty()) else {
+    let Some(name) = args.next() else {
         return;
     };
     let _failed = Command::new("/proc/self/exe")

@@ -184,7 +184,8 @@ impl Bounded {
 /// Parses a line of /proc/self/cgroup: `0::/path` is version 2, `5:memory:/path` is version 1.
 fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
     let mut fields = line.splitn(3, ':').skip(1);
-    let (controllers, group) = (fields.next()?, fields.next()?);
+    let controllers = fields.next()?;
+    let group = fields.next()?;
     match controllers {
         "" => Some((&VERSION_2, group)),
         _ => controllers

@@ -23,7 +23,8 @@ pub fn usage(pid: u32) -> Result<Usage> {
         let path = format!("/proc/{pid}/{file}");
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
     };
-    let (stat, status) = (read("stat")?, read("status")?);
+    let stat = read("stat")?;
+    let status = read("status")?;
     let kib = |key: &str| {
         status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"))
     };

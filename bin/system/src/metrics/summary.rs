@@ -38,11 +38,15 @@ impl SummaryVec {
     /// # Errors
     /// If the name is not valid.
     pub(super) fn new(name: &'static str) -> prometheus::Result<Self> {
-        let of = describe(name);
-        let labels = of.labels.iter().map(|label| (*label).to_owned()).collect();
+        let family = describe(name);
+        let labels = family
+            .labels
+            .iter()
+            .map(|label| (*label).to_owned())
+            .collect();
         let desc = Desc::new(
             name.to_owned(),
-            of.help.to_owned(),
+            family.help.to_owned(),
             labels,
             Default::default(),
         )?;
@@ -83,16 +87,22 @@ impl Collector for SummaryVec {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let of = describe(self.name);
+        let described = describe(self.name);
         let metric = |(value, observed): (&String, &Observed)| {
             let mut metric = Metric::default();
-            metric.set_label(of.labels.iter().map(|name| label(name, value)).collect());
+            metric.set_label(
+                described
+                    .labels
+                    .iter()
+                    .map(|name| label(name, value))
+                    .collect(),
+            );
             metric.set_summary(observed.summary(Instant::now(), self.quantiles));
             metric
         };
         let mut family = MetricFamily::default();
         family.set_name(self.name.to_owned());
-        family.set_help(of.help.to_owned());
+        family.set_help(described.help.to_owned());
         family.set_field_type(MetricType::SUMMARY);
         family.set_metric(self.summaries.lock().iter().map(metric).collect());
         vec![family]

@@ -32,7 +32,8 @@ fn parse(line: &'static str) -> Option<(&'static str, Description)> {
         .strip_suffix(" |")?
         .splitn(4, '|')
         .map(str::trim);
-    let (name, kind) = (cells.next()?.trim_end_matches('`'), cells.next()?);
+    let name = cells.next()?.trim_end_matches('`');
+    let kind = cells.next()?;
     let labels = cells
         .next()?
         .split(", ")

@@ -73,7 +73,8 @@ mod tests {
                 r#""allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"],"requesters":[]"#;
             format!("{{\"{key}\":\"{key}\",\"queries\":1,\"lastMs\":100,{labels}}}")
         };
-        let (metric, selector) = (entry("metric"), entry("selector"));
+        let metric = entry("metric");
+        let selector = entry("selector");
         let data = format!(
             "\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}]"
         );

@@ -202,14 +202,14 @@ fn family_of<'a>(families: &BTreeMap<String, Family>, name: &'a str) -> &'a str 
         return name;
     }
     let kind_of = |name: &str| families.get(name).map(|family| family.kind);
-    let of = |suffixes: &[&str], kind: MetricType| {
+    let base_of = |suffixes: &[&str], kind: MetricType| {
         let bases = suffixes
             .iter()
             .filter_map(|suffix| name.strip_suffix(suffix));
         bases.into_iter().find(|base| kind_of(base) == Some(kind))
     };
-    of(&["_count", "_sum"], MetricType::Summary)
-        .or_else(|| of(&["_count", "_sum", "_bucket"], MetricType::Histogram))
+    base_of(&["_count", "_sum"], MetricType::Summary)
+        .or_else(|| base_of(&["_count", "_sum", "_bucket"], MetricType::Histogram))
         .unwrap_or(name)
 }
 

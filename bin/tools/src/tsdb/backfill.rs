@@ -283,10 +283,8 @@ mod tests {
             }
         }
         found.sort_by_key(|(min_ms, ..)| *min_ms);
-        let (a, b) = (
-            r#"[("__name__", "a_total"), ("x", "2")]"#,
-            r#"[("__name__", "b"), ("x", "2")]"#,
-        );
+        let a = r#"[("__name__", "a_total"), ("x", "2")]"#;
+        let b = r#"[("__name__", "b"), ("x", "2")]"#;
         let expect = [
             (-1000, -999, b.to_owned(), vec![(-1000, 5.0)]),
             (

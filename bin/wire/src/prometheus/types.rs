@@ -26,7 +26,8 @@ messages! {
 }
 
 impl From<(&str, &str)> for Label {
-    fn from((name, value): (&str, &str)) -> Self {
+    fn from(pair: (&str, &str)) -> Self {
+        let (name, value) = pair;
         Self {
             name: name.to_owned(),
             value: value.to_owned(),

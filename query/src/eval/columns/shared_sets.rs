@@ -53,7 +53,8 @@ mod tests {
     fn only_the_same_set_in_memory_is_found() {
         let labels = |value: &str| Labels::from_pairs([("a", value)]).unwrap();
         let mut sets = SharedSets::default();
-        let (one, equal) = (labels("1"), labels("1"));
+        let one = labels("1");
+        let equal = labels("1");
         assert_eq!(sets.get(&one), None);
         sets.insert(&one, 1);
         assert_eq!(

@@ -160,7 +160,8 @@ mod tests {
     }
 
     fn check(list: &[(i64, f64)], shift: Shift, steps: Steps, expect: &[Option<f64>]) {
-        let (samples, mut column) = (samples(list), Column::absent(steps.n_steps));
+        let samples = samples(list);
+        let mut column = Column::absent(steps.n_steps);
         let latest = LatestSamples {
             samples: &samples,
             shift,
@@ -201,7 +202,8 @@ mod tests {
             Steps::range(1, 4, 1),
             &[Some(1.0), None, None, Some(3.0)],
         );
-        let (samples, mut found) = (samples(&[(1, f64::NAN)]), false);
+        let samples = samples(&[(1, f64::NAN)]);
+        let mut found = false;
         LatestSamples {
             samples: &samples,
             shift: NOW,

@@ -325,7 +325,8 @@ mod tests {
         IntegerEncoder::default().encode(integers, &mut bytes);
         let size = bytes.len();
         bytes.extend([0xff; 9]);
-        let (mut src, mut decoded) = (&bytes[..], vec![7; integers.len()]);
+        let mut src = &bytes[..];
+        let mut decoded = vec![7; integers.len()];
         assert_eq!(
             decode_integers(&mut src, &mut decoded),
             Some(()),

@@ -73,7 +73,9 @@ impl Contents {
             let doubtful = matches!(write, Write::Append { doubtful: true, .. });
             let written = write.apply(&mut self.synced);
             clip(&mut self.doubtful, self.synced.len());
-            self.doubtful.extend(written.filter(|_| doubtful));
+            if doubtful {
+                self.doubtful.extend(written);
+            }
         }
     }
 

@@ -144,7 +144,8 @@ impl Disk {
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.run("rename", from, |disk| {
-            let (from_entry, to_entry) = (disk.entry(from)?, disk.entry(to)?);
+            let from_entry = disk.entry(from)?;
+            let to_entry = disk.entry(to)?;
             let node = disk.lookup(from_entry.0, &from_entry.1)?;
             if from != to && to.starts_with(from) {
                 return Err(ErrorKind::InvalidInput.into());

@@ -80,10 +80,10 @@ impl Histogram {
     /// # Errors
     /// The reason for which Prometheus would reject the histogram.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
-        let n_buckets = self.counts.n_buckets();
+        let (n_positive, n_negative) = self.counts.n_buckets();
         match self.schema {
-            CUSTOM_BUCKETS_SCHEMA => check_custom(self, n_buckets)?,
-            SCHEMA_MIN..=SCHEMA_MAX => check_exponential(self, n_buckets)?,
+            CUSTOM_BUCKETS_SCHEMA => check_custom(self, n_positive, n_negative)?,
+            SCHEMA_MIN..=SCHEMA_MAX => check_exponential(self, n_positive, n_negative)?,
             schema => return Err(InvalidHistogram::Schema(schema.into())),
         }
         check_counts(self)
@@ -95,7 +95,8 @@ impl Histogram {
     /// See [`Histogram::validate`].
     pub fn validate_spans(spans: &[BucketSpan], n_buckets: usize) -> Result<(), InvalidHistogram> {
         use InvalidHistogram as Invalid;
-        let (mut n_spanned, mut end) = (0_u64, 0_i64);
+        let mut n_spanned = 0_u64;
+        let mut end = 0_i64;
         for (i, span) in spans.iter().enumerate() {
             require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
             n_spanned += u64::from(span.length);
@@ -109,9 +110,10 @@ impl Histogram {
     }
 }
 
-fn check_custom(histogram: &Histogram, (n_positive, n_negative): (usize, usize)) -> Checked {
+fn check_custom(histogram: &Histogram, n_positive: usize, n_negative: usize) -> Checked {
     use InvalidHistogram as Invalid;
-    let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
+    let bounds = &histogram.custom_bounds;
+    let spans = &histogram.positive_spans;
     for (i, bound) in bounds.iter().enumerate() {
         require(!bound.is_nan(), Invalid::CustomBoundsNan)?;
         require(
@@ -152,7 +154,7 @@ fn check_custom(histogram: &Histogram, (n_positive, n_negative): (usize, usize))
     require(n_negative == 0, Invalid::CustomNegativeBuckets)
 }
 
-fn check_exponential(histogram: &Histogram, (n_positive, n_negative): (usize, usize)) -> Checked {
+fn check_exponential(histogram: &Histogram, n_positive: usize, n_negative: usize) -> Checked {
     use InvalidHistogram as Invalid;
     Histogram::validate_spans(&histogram.positive_spans, n_positive)?;
     Histogram::validate_spans(&histogram.negative_spans, n_negative)?;
@@ -202,7 +204,7 @@ fn check_counts(histogram: &Histogram) -> Checked {
             let n_found = positive
                 .iter()
                 .chain(negative)
-                .fold(*zero_count, |sum, of| sum.wrapping_add(*of));
+                .fold(*zero_count, |sum, count| sum.wrapping_add(*count));
             // Observations of NaN are counted, but are in no bucket.
             if histogram.sum.is_nan() {
                 require(n_found <= *count, Invalid::CountNotBigEnough)

@@ -121,13 +121,11 @@ mod tests {
         ];
         let mut damage = DamageReport::default();
         let mut merged = MergedBlocks::new(&blocks, &mut damage);
-        let (mut found, range) = (
-            Vec::new(),
-            TimeRange {
-                start_ms: 2,
-                end_ms: 8,
-            },
-        );
+        let mut found = Vec::new();
+        let range = TimeRange {
+            start_ms: 2,
+            end_ms: 8,
+        };
         while let Some(series) = merged.next(&mut damage) {
             let mut columns = SampleColumns::default();
             series.read(range, &mut columns, &mut damage);

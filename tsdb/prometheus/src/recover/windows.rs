@@ -102,7 +102,8 @@ mod tests {
     use super::*;
 
     fn windows(times: &[(i64, i64)]) -> (Result<Vec<i64>>, WindowSet) {
-        let (mut windows, mut series) = (Windows::default(), WindowSet::EMPTY);
+        let mut windows = Windows::default();
+        let mut series = WindowSet::EMPTY;
         times
             .iter()
             .for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series));

@@ -289,7 +289,9 @@ mod tests {
     proptest! {
         #[test]
         fn changes_round_trip(before in any_row(), after in any_row()) {
-            let (mut changes, mut bytes, mut found) = (Changes::default(), Vec::new(), Vec::new());
+            let mut changes = Changes::default();
+            let mut bytes = Vec::new();
+            let mut found = Vec::new();
             changes.find(&before, &after);
             changes.encode(&before, &mut bytes);
             let mut src = &bytes[..];
@@ -303,7 +305,8 @@ mod tests {
         fn damaged_changes_are_rejected_or_ascend(
             before in any_row(), bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let (mut changes, mut found) = (Changes::default(), Vec::new());
+            let mut changes = Changes::default();
+            let mut found = Vec::new();
             if changes.decode(&before, 40, &mut &bytes[..]).and_then(|()| changes.apply(&before, &mut found)).is_some() {
                 prop_assert!(found.is_sorted_by(|a, b| a < b) && found.iter().all(|symbol| symbol.0 < 40));
             }

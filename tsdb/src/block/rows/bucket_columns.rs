@@ -110,8 +110,10 @@ mod tests {
         };
         let buckets =
             |of: &[(i32, u32)]| vec![0; of.iter().map(|(_, length)| *length as usize).sum()];
-        let (positive_spans, negative_spans) = (spans(positive), spans(negative));
-        let (positive, negative) = (buckets(positive), buckets(negative));
+        let positive_spans = spans(positive);
+        let negative_spans = spans(negative);
+        let positive = buckets(positive);
+        let negative = buckets(negative);
         let counts = HistogramCounts::Integer {
             count: 0,
             zero_count: 0,
@@ -128,11 +130,9 @@ mod tests {
 
     #[test]
     fn columns_are_the_union_of_bucket_indexes() {
-        let (a, b, none) = (
-            layout(&[(-1, 2), (3, 1)], &[(0, 1)]),
-            layout(&[(0, 2)], &[(5, 1)]),
-            layout(&[], &[]),
-        );
+        let a = layout(&[(-1, 2), (3, 1)], &[(0, 1)]);
+        let b = layout(&[(0, 2)], &[(5, 1)]);
+        let none = layout(&[], &[]);
         let alone = BucketColumns::new(&a);
         assert_eq!((alone.len(), alone.columns_of(&a)), (4, vec![0, 1, 2, 3]));
         // Positive buckets -1, 0, 4 and 0, 1; negative buckets 0 and 5.

@@ -623,20 +623,23 @@ mod tests {
     }
 
     fn decode(bytes: &[u8], n: usize, wanted: Range<usize>) -> Result<SampleColumns, Damaged> {
-        let (mut decoded, mut n_cells) = (SampleColumns::default(), SERIES_CELLS_MAX);
+        let mut decoded = SampleColumns::default();
+        let mut n_cells = SERIES_CELLS_MAX;
         decode_row(bytes, n, wanted, &mut n_cells, &mut decoded).map(|()| decoded)
     }
 
     proptest! {
         #[test]
         fn any_part_of_a_row_round_trips(columns in any_columns(), a in any::<usize>(), b in any::<usize>()) {
-            let (a, b) = (a % columns.len(), b % columns.len());
+            let a = a % columns.len();
+            let b = b % columns.len();
             let wanted = a.min(b)..a.max(b) + 1;
             let decoded = decode(&row(&columns), columns.len(), wanted.clone()).unwrap();
             prop_assert_eq!(decoded.values.len(), wanted.len());
             for (i, place) in wanted.enumerate() {
                 prop_assert_eq!(decoded.values[i].to_bits(), columns.values[place].to_bits());
-                let (found, expected) = (decoded.histogram(i), columns.histogram(place));
+                let found = decoded.histogram(i);
+                let expected = columns.histogram(place);
                 prop_assert_eq!(found.is_some(), expected.is_some());
                 prop_assert!(found.zip(expected).is_none_or(|(a, b)| is_identical(a, b)), "{found:?} for {expected:?}");
             }
@@ -710,7 +713,8 @@ mod tests {
         ));
         let apart = check(&with_buckets((0..200).map(|t| (t * 1000, 50))));
         assert!(apart < 200 * 50 * 16, "{apart} bytes");
-        let (mut bytes, layout) = (vec![1], row(&with_buckets([(0, 1)].into_iter())));
+        let mut bytes = vec![1];
+        let layout = row(&with_buckets([(0, 1)].into_iter()));
         put_u64(&mut bytes, RUN_LAYOUTS_MAX as u64 + 1);
         (0..=RUN_LAYOUTS_MAX).for_each(|_| bytes.extend_from_slice(&layout[2..]));
         assert!(decode(&bytes, 1, 0..1).is_err());

@@ -286,8 +286,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn page_of(columns: &[Vec<f64>]) -> Vec<u8> {
-        let (mut builder, mut encoder, mut page) =
-            (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+        let mut builder = RowsBuilder::default();
+        let mut encoder = ValueEncoder::default();
+        let mut page = Vec::new();
         for (i, column) in columns
             .iter()
             .enumerate()

@@ -159,7 +159,8 @@ mod tests {
                 starts.iter().enumerate().for_each(|(place, &start)| push(&mut column, place, start));
                 column
             }).collect();
-            let (mut builder, mut bytes) = (StartTimestampsBuilder::default(), Vec::new());
+            let mut builder = StartTimestampsBuilder::default();
+            let mut bytes = Vec::new();
             columns.iter().enumerate().for_each(|(idx, column)| builder.push(idx, column));
             let is_there = builder.encode(&mut bytes);
             prop_assert_eq!(is_there, columns.iter().any(|column| !column.is_empty()));

@@ -97,7 +97,9 @@ mod tests {
     pub(super) fn metas(blocks: &[(i64, i64, u64)]) -> Vec<BlockMeta> {
         let block = |(&(start_ms, end_ms, size), id)| {
             let range = TimeRange { start_ms, end_ms };
-            let (id, flushes, sources) = (BlockId(id), (0, 0), vec![]);
+            let id = BlockId(id);
+            let flushes = (0, 0);
+            let sources = vec![];
             let origin = BlockOrigin {
                 id,
                 window: range,
@@ -106,7 +108,11 @@ mod tests {
                 sources,
                 deletions: 0,
             };
-            let (n_series, n_samples, values_size, timestamps_size, index_size) = (1, 1, 0, 0, 0);
+            let n_series = 1;
+            let n_samples = 1;
+            let values_size = 0;
+            let timestamps_size = 0;
+            let index_size = 0;
             BlockMeta {
                 origin,
                 range,
@@ -193,13 +199,11 @@ mod tests {
             ]
             .concat(),
         );
-        let (retention, mut held_ms) = (
-            Retention {
-                time_ms: Some(100),
-                ..Retention::default()
-            },
-            None,
-        );
+        let retention = Retention {
+            time_ms: Some(100),
+            ..Retention::default()
+        };
+        let mut held_ms = None;
         // Returns how many blocks are removed and held.
         let mut round = |now_ms, blocks: &mut Vec<BlockMeta>| {
             let expired = retention.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });

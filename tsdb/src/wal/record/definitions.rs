@@ -213,7 +213,8 @@ mod tests {
             .into_iter()
             .flat_map(|n| [0, 63, 64, 127, 128].map(|v| (n, v)))
         {
-            let (name, value) = ("n".repeat(name_len), "v".repeat(value_len));
+            let name = "n".repeat(name_len);
+            let value = "v".repeat(value_len);
             let labels = Labels::from_pairs([("a", "1"), (&*name, &*value)]).unwrap();
             let is_short = value_len == 0 || name_len.max(value_len) < 64;
             assert_eq!(
@@ -241,7 +242,8 @@ mod tests {
     fn series_and_metadata_come_back() {
         let labels =
             |i: usize| Labels::from_pairs([("__name__", "up"), ("i", &*i.to_string())]).unwrap();
-        let (mut dst, mut seen) = (Vec::new(), Vec::new());
+        let mut dst = Vec::new();
+        let mut seen = Vec::new();
         (0..3).for_each(|i| encode_series(&mut dst, SeriesRef(1 << (20 * i)), &labels(i)));
         decode_series(&dst, |series, labels| {
             seen.push((series.0, to_labels(labels)))
@@ -258,7 +260,8 @@ mod tests {
             help: "Ü".into(),
             unit: String::new(),
         };
-        let (mut dst, mut seen) = (Vec::new(), Vec::new());
+        let mut dst = Vec::new();
+        let mut seen = Vec::new();
         encode_metadata(&mut dst, "up", &metadata);
         decode_metadata(&dst, |family, metadata| {
             seen.push((family.to_owned(), metadata))
@@ -274,7 +277,8 @@ mod tests {
             sets in proptest::collection::vec(proptest::collection::btree_map("[ab]{1,2}", "[xy]{1,2}", 0..5), 0..20),
         ) {
             let sets: Vec<_> = sets.iter().map(|set| Labels::from_pairs(set.iter().map(|(n, v)| (&**n, &**v))).unwrap()).collect();
-            let (mut dst, mut seen) = (Vec::new(), Vec::new());
+            let mut dst = Vec::new();
+            let mut seen = Vec::new();
             sets.iter().for_each(|set| encode_series(&mut dst, SeriesRef(7), set));
             let mut before = Vec::<(&str, &str)>::new();
             decode_series(&dst, |_, labels| {

@@ -102,7 +102,9 @@ mod tests {
                 ),
             ),
         ];
-        let (mut bytes, mut seen, mut ends) = (Vec::new(), Vec::new(), vec![0]);
+        let mut bytes = Vec::new();
+        let mut seen = Vec::new();
+        let mut ends = vec![0];
         for (number, series, exemplar) in &all {
             encode_exemplar(&mut bytes, *number, SeriesRef(*series), exemplar);
             ends.push(bytes.len());

@@ -101,7 +101,9 @@ mod tests {
     use varve_model::histogram::{HISTOGRAM_BUCKETS_MAX, HistogramCounts};
 
     fn check(histograms: &[LoggedHistogram]) -> Vec<Vec<u8>> {
-        let (mut records, mut rest, mut decoded) = (Vec::new(), histograms, Vec::new());
+        let mut records = Vec::new();
+        let mut rest = histograms;
+        let mut decoded = Vec::new();
         while !rest.is_empty() {
             let mut record = Vec::new();
             rest = encode_histograms(&mut record, rest);
@@ -129,7 +131,8 @@ mod tests {
                 LoggedHistogram { series: SeriesRef(series), timestamp_ms, histogram: Arc::new(histogram) }
             }).collect();
             let record = check(&histograms).remove(0);
-            let (mut n, cut) = (0, cut % record.len());
+            let mut n = 0;
+            let cut = cut % record.len();
             // A record that ends after a histogram is a valid shorter record.
             if decode_histograms(&record[..cut], |_| n += 1).is_some() {
                 prop_assert!(n < histograms.len());

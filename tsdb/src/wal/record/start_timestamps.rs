@@ -171,7 +171,8 @@ mod tests {
                 prop_assert!(indexes.is_empty() && !is_buffered);
                 return Ok(());
             };
-            let (mut bytes, mut seen) = (Vec::new(), Vec::new());
+            let mut bytes = Vec::new();
+            let mut seen = Vec::new();
             encode_start_timestamps(&mut bytes, record, |index| (SeriesRef(all[index].0), all[index].1));
             let was_buffered = decode_start_timestamps(&bytes, |series, time_ms, start| {
                 let order = orders.iter().position(|order| *order == start.order).unwrap();

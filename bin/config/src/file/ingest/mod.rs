@@ -259,7 +259,7 @@ impl IngestConfig {
             senders: self
                 .teams
                 .iter()
-                .filter_map(|(name, of)| Some((name.clone(), of.senders.clone()?)))
+                .filter_map(|(name, cluster)| Some((name.clone(), cluster.senders.clone()?)))
                 .collect(),
             team_maximum: self.team_maximum.amounts(),
         };
@@ -335,22 +335,22 @@ impl RuleConfig {
     }
 
     fn to_relabel(&self) -> RelabelConfig {
-        let of = self.clone();
+        let config = self.clone();
         RelabelConfig {
-            source_labels: of.source_labels,
-            separator: of.separator,
-            regex: of.regex,
-            modulus: of.modulus,
-            target_label: of.target_label,
-            replacement: of.replacement,
-            action: of.action,
-            name: of.name,
-            state: match of.state {
+            source_labels: config.source_labels,
+            separator: config.separator,
+            regex: config.regex,
+            modulus: config.modulus,
+            target_label: config.target_label,
+            replacement: config.replacement,
+            action: config.action,
+            name: config.name,
+            state: match config.state {
                 StateConfig::Enforce => RelabelRuleState::Enforce,
                 StateConfig::DryRun => RelabelRuleState::DryRun,
             },
-            disable_on_use: of.disable_on_use,
-            disable_on_nameless_use: of.disable_on_nameless_use,
+            disable_on_use: config.disable_on_use,
+            disable_on_nameless_use: config.disable_on_nameless_use,
         }
     }
 }

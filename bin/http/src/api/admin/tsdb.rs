@@ -54,15 +54,16 @@ pub(crate) async fn delete_series(
         let parse = |text: &String| {
             let matchers = parse_selector(&ctx, text, invalid)?;
             // The file of tombstones holds text.
-            match matchers
+            if matchers
                 .iter()
                 .all(|matcher| matcher.value().as_bytes() == matcher.value_bytes())
             {
-                true => Ok(matchers),
-                false => Err(invalid(format!(
+                Ok(matchers)
+            } else {
+                Err(invalid(format!(
                     "a value in {} is not UTF-8",
                     quotable(text)
-                ))),
+                )))
             }
         };
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -118,10 +119,7 @@ pub(crate) async fn snapshot(
         };
         let random = getrandom::u64().map_err(ApiError::internal)?;
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
-        let created = match is_prometheus {
-            true => export_blocks(db, &name, &ctx),
-            false => store.snapshot(&name, skip_head, &config),
-        };
+        let created = if is_prometheus { export_blocks(db, &name, &ctx) } else { store.snapshot(&name, skip_head, &config) };
         created.map_err(|error| {
             let error = failed(error);
             ApiError { message: format!("create snapshot: {}", error.message), ..error }

@@ -158,7 +158,7 @@ impl Latest {
             + self
                 .histogram
                 .as_ref()
-                .map_or(0, |of| 16 * of.n_buckets() + 256)
+                .map_or(0, |histogram| 16 * histogram.n_buckets() + 256)
     }
 
     /// Returns the labels without the name, then the labels of `external` that the series does not
@@ -263,11 +263,12 @@ struct Families {
 
 impl Families {
     fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<()> {
-        let (name, kind) = (latest.labels.metric_name(), latest.kind());
+        let name = latest.labels.metric_name();
+        let kind = latest.kind();
         if self
             .open
             .as_ref()
-            .is_none_or(|(open, of)| open != name || *of != kind)
+            .is_none_or(|(open, open_kind)| open != name || *open_kind != kind)
         {
             self.end(work)?;
             self.open = Some((name.to_owned(), kind));

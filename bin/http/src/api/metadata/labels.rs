@@ -111,7 +111,8 @@ struct ListingJob(Arc<Listing>);
 
 impl Listing {
     fn find(&self, work: &Work, matchers: &[Matcher]) -> varve_tsdb::Result<StringSet> {
-        let (db, range) = (&work.store.db, self.request.range);
+        let db = &work.store.db;
+        let range = self.request.range;
         match &self.name {
             None => db.label_names(&work.ctx, matchers, range),
             Some(name) => db.label_values(&work.ctx, name, matchers, range),

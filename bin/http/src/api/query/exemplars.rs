@@ -26,7 +26,8 @@ pub(crate) async fn query_exemplars(
     form: Form,
 ) -> Result {
     let features = state.app.settings.features;
-    let (range, timeout) = (read_range(&form)?, form.timeout()?);
+    let range = read_range(&form)?;
+    let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| respond(work, &who, form.first("query"), &features, range));
     run(&state, &record, RequestClass::Query, timeout, job).await
 }

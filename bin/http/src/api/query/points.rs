@@ -93,7 +93,8 @@ impl PointWriter {
         json::write_timestamp(out, timestamp_ms);
         out.extend_from_slice(b",\"");
         if idx == self.times.len() && idx < TIMES_MAX {
-            let (mut prefix, len) = ([0; PREFIX_SIZE], out.len() - start);
+            let mut prefix = [0; PREFIX_SIZE];
+            let len = out.len() - start;
             prefix[..len].copy_from_slice(&out[start..]);
             self.times.push(TimeText {
                 timestamp_ms,

@@ -29,7 +29,8 @@ pub(crate) fn write_result(
         0
     };
     // The value outlives its evaluation: it is freed once the client has read it.
-    let (mut charge, size) = (work.ctx.charge(), value.size());
+    let mut charge = work.ctx.charge();
+    let size = value.size();
     charge.grow(size.saturating_add(size_of_texts))?;
     work.open();
     // The text of most values is a little longer than the value in memory.

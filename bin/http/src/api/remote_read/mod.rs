@@ -135,9 +135,10 @@ fn negotiate(accepted: &[i32]) -> Option<bool> {
 fn finish(mut response: Response, is_streamed: bool) -> Response {
     // A stream without frames also has status 200.
     *response.status_mut() = StatusCode::OK;
-    let content_type = match is_streamed {
-        true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
-        false => "application/x-protobuf",
+    let content_type = if is_streamed {
+        "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
+    } else {
+        "application/x-protobuf"
     };
     response
         .headers_mut()
@@ -174,10 +175,12 @@ impl Reader {
         work.store
             .note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
         let mut columns = SampleColumns::default();
-        let (db, ctx) = (&work.store.db, &work.ctx);
-        let set = match query.wants_labels_only() {
-            true => db.select_labels(ctx, &matchers, query.range())?,
-            false => db.select(ctx, &matchers, query.range())?,
+        let db = &work.store.db;
+        let ctx = &work.ctx;
+        let set = if query.wants_labels_only() {
+            db.select_labels(ctx, &matchers, query.range())?
+        } else {
+            db.select(ctx, &matchers, query.range())?
         };
         for series in set {
             let series = series?;
@@ -197,11 +200,12 @@ impl Reader {
     fn send(&self, work: &mut Work, queries: &[Query]) -> Result<()> {
         const TAG_AND_LENGTH_SIZE: usize = 11;
         let mut charge = work.ctx.charge();
-        let (mut response, mut result) = (Vec::new(), Vec::new());
+        let mut response = Vec::new();
+        let mut result = Vec::new();
         for query in queries {
             let mut n_samples = 0;
             result.clear();
-            self.visit(work, query, |_, of, columns| {
+            self.visit(work, query, |_, label_set, columns| {
                 n_samples += columns.len();
                 if self.samples_max > 0 && n_samples > self.samples_max {
                     return Err(ApiError::bad_data(format!(
@@ -209,7 +213,7 @@ impl Reader {
                         self.samples_max
                     )));
                 }
-                let series = TimeSeries::new(labels(of, &self.external), columns);
+                let series = TimeSeries::new(labels(label_set, &self.external), columns);
                 let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
                 // Charged twice: in the result and in the response.
                 charge.grow(2 * size)?;
@@ -226,9 +230,9 @@ impl Reader {
     fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<()> {
         let mut encoder = Encoder::new(StartTimestamps::Drop);
         for (query, query_index) in queries.iter().zip(0..) {
-            self.visit(work, query, |work, of, columns| {
+            self.visit(work, query, |work, label_set, columns| {
                 encoder.push_columns(columns);
-                let labels = labels(of, &self.external);
+                let labels = labels(label_set, &self.external);
                 let of_labels: usize = labels.iter().map(Message::encoded_len).sum();
                 let room = self.frame_size_max.saturating_sub(of_labels);
                 let mut frame = ChunkedSeries {

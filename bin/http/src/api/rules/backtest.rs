@@ -49,14 +49,16 @@ pub(crate) async fn backtest(
 ) -> Result {
     let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
     let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
-    let (start_ms, end_ms) = (time("start")?, time("end")?);
+    let start_ms = time("start")?;
+    let end_ms = time("end")?;
     if end_ms < start_ms {
         return Err(ApiError::invalid_parameter(
             "end",
             "end timestamp must not be before start time",
         ));
     }
-    let (timeout, app) = (form.timeout()?, state.app.clone());
+    let timeout = form.timeout()?;
+    let app = state.app.clone();
     let job = Job::from_fn(move |work| {
         let mut charge = work.ctx.charge();
         let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
@@ -96,7 +98,7 @@ pub(crate) async fn backtest(
                 work,
                 &group,
                 &settings,
-                (start_ms, end_ms),
+                TimeRange { start_ms, end_ms },
                 &mut firings,
             )?);
             left = firings.left;
@@ -179,18 +181,18 @@ fn run_group(
     work: &Work,
     group: &Group,
     settings: &Settings,
-    (start_ms, end_ms): (i64, i64),
+    range: TimeRange,
     firings: &mut Firings,
 ) -> Result<Vec<BacktestedRule>> {
     let schedule = group.schedule();
-    let mut tick = schedule.at_or_before(Time::from_ms(start_ms));
-    if tick.ms() < start_ms {
+    let mut tick = schedule.at_or_before(Time::from_ms(range.start_ms));
+    if tick.ms() < range.start_ms {
         tick = schedule.after(tick);
     }
     let interval_ms = i64::try_from(schedule.interval().as_millis())
         .unwrap_or(i64::MAX)
         .max(1);
-    let n_ticks = n_evaluations((tick.ms(), end_ms), interval_ms);
+    let n_ticks = n_evaluations(tick.ms(), range.end_ms, interval_ms);
     if n_ticks > EVALUATIONS_MAX {
         let reason = format!(
             "{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}",
@@ -203,7 +205,7 @@ fn run_group(
         store: &work.store,
         ctx: &work.ctx,
         interval_ms,
-        end_ms: end_ms.saturating_sub(offset_ms),
+        end_ms: range.end_ms.saturating_sub(offset_ms),
         results: Mutex::default(),
     };
     let mut failures = vec![(0_u64, String::new()); group.rules.len()];
@@ -242,7 +244,7 @@ fn run_group(
 
 /// Returns the number of evaluations from the first one to the end, 0 or less if the first one is
 /// after the end.
-fn n_evaluations((first_ms, end_ms): (i64, i64), interval_ms: i64) -> i64 {
+fn n_evaluations(first_ms: i64, end_ms: i64, interval_ms: i64) -> i64 {
     end_ms
         .saturating_sub(first_ms)
         .div_euclid(interval_ms)
@@ -463,8 +465,8 @@ mod tests {
             ((120, 119), 0),
             ((i64::MAX, i64::MIN), i64::MIN / 60),
         ] {
-            assert_eq!(n_evaluations(range, 60), expect, "{range:?}");
+            assert_eq!(n_evaluations(range.0, range.1, 60), expect, "{range:?}");
         }
-        assert!(n_evaluations((Time::from_ms(i64::MIN).ms(), i64::MAX), 60_000) > EVALUATIONS_MAX);
+        assert!(n_evaluations(Time::from_ms(i64::MIN).ms(), i64::MAX, 60_000) > EVALUATIONS_MAX);
     }
 }

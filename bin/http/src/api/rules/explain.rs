@@ -51,22 +51,25 @@ pub(crate) async fn explain(
     let timeout = form.timeout()?;
     let app = state.app.clone();
     let job = Job::from_fn(move |work| {
-        let (set, (_default_interval, settings)) = (app.rules.set(), app.rules.settings());
-        let is_wanted = |of: &&Arc<Group>| {
-            (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file)
+        let set = app.rules.set();
+        let (_default_interval, settings) = app.rules.settings();
+        let is_wanted = |candidate: &&Arc<Group>| {
+            (group.is_empty() || candidate.name() == group)
+                && (file.is_empty() || *candidate.file == *file)
         };
         let mut rules = Vec::new();
-        for of in set.groups().filter(is_wanted) {
-            for rule in of
+        for rule_group in set.groups().filter(is_wanted) {
+            for rule in rule_group
                 .rules
                 .iter()
                 .filter(|rule| rule.is_alerting() && rule.definition.name == name)
             {
                 rules.push(explain_rule(
                     work,
-                    of,
+                    rule_group,
                     rule,
-                    (time_ms, of.query_offset(&settings)),
+                    time_ms,
+                    rule_group.query_offset(&settings),
                 )?);
             }
         }
@@ -86,7 +89,8 @@ fn explain_rule(
     work: &Work,
     group: &Group,
     rule: &Rule,
-    (time_ms, offset): (i64, Duration),
+    time_ms: i64,
+    offset: Duration,
 ) -> Result<Explanation> {
     let at_ms = (Time::from_ms(time_ms) - offset).ms();
     let steps = steps(&rule.definition.expr.tree, |expr| {
@@ -147,7 +151,8 @@ type Found = (u64, Vec<ExampleSeries>);
 
 /// Evaluates an expression and its parts that are vectors.
 fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found>) -> Result<Vec<Step<'e>>> {
-    let (mut steps, mut pending) = (Vec::new(), vec![(expr, 0)]);
+    let mut steps = Vec::new();
+    let mut pending = vec![(expr, 0)];
     while let Some((expr, depth)) = pending.pop() {
         let is_step = matches!(expr.value_type(), ValueType::Vector | ValueType::Matrix)
             && !matches!(expr.kind, ExprKind::Paren(_));
@@ -216,23 +221,24 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
 /// now, so they count only if no evaluation is later than the time.
 fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -> String {
     let is_past = status.last().is_some_and(|last| time_ms < last.tick.ms());
-    let of = |state| {
+    let in_state = |state| {
         status
             .alerts
             .iter()
             .filter(move |alert| !is_past && alert.state == state)
     };
-    match of(AlertState::Firing).count() {
+    match in_state(AlertState::Firing).count() {
         0 => {}
         1 => return "1 alert fires".to_owned(),
         n => return format!("{n} alerts fire"),
     }
-    if let Some(left_ms) = of(AlertState::Pending)
+    if let Some(left_ms) = in_state(AlertState::Pending)
         .map(|alert| fires_in_ms(alert, hold_ms, time_ms))
         .min()
     {
-        let (left, hold) = (print_duration(left_ms), print_duration(hold_ms));
-        return match of(AlertState::Pending).count() {
+        let left = print_duration(left_ms);
+        let hold = print_duration(hold_ms);
+        return match in_state(AlertState::Pending).count() {
             1 => format!("1 alert is pending: it fires in {left} (for: {hold})"),
             n => format!("{n} alerts are pending: the first one fires in {left} (for: {hold})"),
         };
@@ -340,7 +346,8 @@ mod tests {
             ))
         };
         let steps = steps(&expr, evaluate).unwrap();
-        let (health, costs) = (Health::Good, Costs::default());
+        let health = Health::Good;
+        let costs = Costs::default();
         let status = RuleStatus {
             health,
             alerts: Vec::new(),

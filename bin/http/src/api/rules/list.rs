@@ -96,9 +96,8 @@ pub(super) struct RuleJson {
     labels: Texts,
     #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<Texts>,
-    /// null if alerts are excluded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    alerts: Option<Option<Vec<AlertJson>>>,
+    #[serde(skip_serializing_if = "RuleAlerts::is_absent")]
+    alerts: RuleAlerts,
     health: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
@@ -114,6 +113,24 @@ pub(super) struct RuleJson {
     /// Not in Prometheus: with `evaluations=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_matched: Option<bool>,
+}
+
+/// The field `alerts` of a rule.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum RuleAlerts {
+    /// A recording rule has no such field.
+    Absent,
+    /// null, with `exclude_alerts=true`.
+    Excluded,
+    /// Pending and firing alerts.
+    Active(Vec<AlertJson>),
+}
+
+impl RuleAlerts {
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
 }
 
 /// An alert.
@@ -182,6 +199,11 @@ impl RuleJson {
         let status = rule.status();
         let last = status.last();
         let shows_evaluations = shown.evaluations && tenant.is_empty();
+        // An error may name series that the tenant may not see.
+        let last_error = match last {
+            Some(last) if tenant.is_empty() => last.error.clone(),
+            _ => None,
+        };
         let mut json = Self {
             state: None,
             name: rule.definition.name.clone(),
@@ -190,11 +212,9 @@ impl RuleJson {
             keep_firing_for: None,
             labels: rule.definition.labels.clone(),
             annotations: None,
-            alerts: None,
+            alerts: RuleAlerts::Absent,
             health: status.health.name(),
-            last_error: last
-                .and_then(|last| last.error.clone())
-                .filter(|_| tenant.is_empty()),
+            last_error,
             evaluation_time: last.map(|last| last.duration).unwrap_or_default(),
             last_evaluation: last.map(|last| last.started),
             kind: "recording",
@@ -210,7 +230,11 @@ impl RuleJson {
                 alerting.keep_firing_for_ms.max(0) as u64
             ));
             json.annotations = Some(alerting.annotations.clone());
-            json.alerts = Some(shown.alerts.then(|| active(&status, tenant).collect()));
+            json.alerts = if shown.alerts {
+                RuleAlerts::Active(active(&status, tenant).collect())
+            } else {
+                RuleAlerts::Excluded
+            };
         }
         json
     }

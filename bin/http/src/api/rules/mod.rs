@@ -115,7 +115,9 @@ impl<'a> Filter<'a> {
             evaluations: form.boolean("evaluations")?,
         };
         let all = |name: &'a str| form.all(name).collect();
-        let (names, groups, files) = (all("rule_name[]"), all("rule_group[]"), all("file[]"));
+        let names = all("rule_name[]");
+        let groups = all("rule_group[]");
+        let files = all("file[]");
         Ok(Self {
             names,
             groups,

@@ -90,7 +90,8 @@ pub(crate) async fn metadata(
 
 /// GET /api/v1/targets/relabel_steps.
 pub(crate) async fn relabel_steps(form: Form) -> ApiError {
-    let (pool, labels) = (form.first("scrapePool"), form.first("labels"));
+    let pool = form.first("scrapePool");
+    let labels = form.first("labels");
     if !pool.is_empty() {
         if labels.is_empty() {
             return ApiError::bad_data("no labels parameter provided");

@@ -118,7 +118,8 @@ async fn search(
     if !settings.search {
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
-    let (limit_max, timeout) = (settings.args.search_max_limit, form.timeout()?);
+    let limit_max = settings.args.search_max_limit;
+    let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
         search.respond(work, &who, &field(&form)?)
@@ -182,7 +183,8 @@ impl Search {
         let batch_size =
             positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
         let batch_size = batch_size.min(BATCH_SIZE_MAX);
-        let order = order.map_err(|by| {
+        let order = order.ok_or_else(|| {
+            let by = quotable(form.first("sort_by"));
             ApiError::bad_data(format!(
                 "invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""
             ))
@@ -257,7 +259,8 @@ impl Search {
 
     /// Returns all names, before they are compared with the terms.
     fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<StringSet> {
-        let (db, ctx) = (&work.store.db, &work.ctx);
+        let db = &work.store.db;
+        let ctx = &work.ctx;
         let find = |matchers: &[Matcher]| match field {
             Field::MetricNames { .. } => db.label_values(ctx, METRIC_NAME, matchers, self.range),
             Field::LabelNames => db.label_names(ctx, matchers, self.range),
@@ -391,11 +394,12 @@ fn read_range(form: &Form) -> Result<TimeRange> {
         start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS),
         end_ms: time("end")?.unwrap_or(now_ms),
     };
-    match range.end_ms < range.start_ms {
-        true => Err(ApiError::bad_data(
+    if range.end_ms < range.start_ms {
+        Err(ApiError::bad_data(
             "end timestamp must not be before start timestamp",
-        )),
-        false => Ok(range),
+        ))
+    } else {
+        Ok(range)
     }
 }
 
@@ -426,10 +430,11 @@ fn read_algorithm(text: &str) -> Result<Algorithm> {
     }
 }
 
-/// Parses the order. The caller reports an unknown one later.
-fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>> {
+/// Parses the order. Returns `None` for an unknown one, which the caller reports later.
+fn read_order(form: &Form, has_terms: bool) -> Result<Option<Order>> {
     let invalid = |reason: &str| Err(ApiError::bad_data(reason));
-    let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));
+    let by = form.first("sort_by");
+    let direction = form.first("sort_dir");
     match (by, direction) {
         ("", direction) if !direction.is_empty() => {
             return invalid("sort_dir is only valid when sort_by is set");
@@ -447,10 +452,10 @@ fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>> {
         _ => {}
     }
     Ok(match (by, direction) {
-        ("score", _) => Ok(Order::Score),
-        ("alpha", "dsc") => Ok(Order::Descending),
-        ("" | "alpha", _) => Ok(Order::Ascending),
-        _ => Err(quotable(by).to_owned()),
+        ("score", _) => Some(Order::Score),
+        ("alpha", "dsc") => Some(Order::Descending),
+        ("" | "alpha", _) => Some(Order::Ascending),
+        _ => None,
     })
 }
 

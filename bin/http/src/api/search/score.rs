@@ -147,7 +147,10 @@ fn subsequence(
 /// Returns the score of the first match of the pattern from a position.
 fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
     let per_char = 1.0 / text.len() as f64;
-    let (mut found, mut at, mut behind_last, mut score) = (0, start, 0, 0.0);
+    let mut found = 0;
+    let mut at = start;
+    let mut behind_last = 0;
+    let mut score = 0.0;
     while found < pattern.len() {
         at += text.get(at..)?.iter().position(|c| *c == pattern[found])?;
         let from = at;
@@ -177,7 +180,8 @@ fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_context:
     }
     let (short, long) = if a.len() > b.len() { (b, a) } else { (a, b) };
     let distance = (long.len() / 2).saturating_sub(1);
-    let (mut in_short, mut in_long) = (Vec::new(), vec![false; long.len()]);
+    let mut in_short = Vec::new();
+    let mut in_long = vec![false; long.len()];
     for (i, c) in short.iter().enumerate() {
         let places = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
         steps.take(places.len())?;

@@ -20,7 +20,8 @@ pub(crate) async fn status(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let (time_ms, timeout) = (form.optional_time_ms("time")?, form.timeout()?);
+    let time_ms = form.optional_time_ms("time")?;
+    let timeout = form.timeout()?;
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
     let job = Job::from_fn(move |work| {

@@ -37,7 +37,8 @@ fn readiness(app: &App, form: &Form) -> Response {
     let Some(store) = app.store() else {
         return plain(StatusCode::OK, "Varve is Ready.\n");
     };
-    let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
+    let refusals = store.db.write_refusals();
+    let replay = store.db.replay_status();
     let replaying = match replay.state {
         ReplayState::Running => format!("The log is being replayed: {}.\n", replay.text),
         ReplayState::Done | ReplayState::Failed(_) => String::new(),

@@ -93,7 +93,7 @@ fn histogram(histogram: &prometheus::proto::Histogram) -> Value {
 }
 
 fn summary(summary: &prometheus::proto::Summary) -> Value {
-    let quantile = |of: &prometheus::proto::Quantile| json!({ "quantile": of.quantile(), "value": number(of.value()) });
+    let quantile = |quantile: &prometheus::proto::Quantile| json!({ "quantile": quantile.quantile(), "value": number(quantile.value()) });
     json!({
         "sampleCount": summary.sample_count().to_string(),
         "sampleSum": number(summary.sample_sum()),

@@ -73,36 +73,36 @@ schema! {
 }
 
 impl From<Amounts> for TeamAmounts {
-    fn from(of: Amounts) -> Self {
+    fn from(amounts: Amounts) -> Self {
         Self {
-            active_series: of.active_series,
-            new_series_per_second: of.new_series_per_second,
-            samples_per_second: of.samples_per_second,
+            active_series: amounts.active_series,
+            new_series_per_second: amounts.new_series_per_second,
+            samples_per_second: amounts.samples_per_second,
         }
     }
 }
 
 impl From<Usage> for TeamUsage {
-    fn from(of: Usage) -> Self {
+    fn from(usage: Usage) -> Self {
         Self {
-            active_series: of.active_series,
-            new_series_per_second: of.new_series_per_second,
-            samples_per_second: of.samples_per_second,
+            active_series: usage.active_series,
+            new_series_per_second: usage.new_series_per_second,
+            samples_per_second: usage.samples_per_second,
         }
     }
 }
 
 impl From<TeamStatus> for TeamUse {
-    fn from(of: TeamStatus) -> Self {
+    fn from(status: TeamStatus) -> Self {
         Self {
-            team: of.name.to_string(),
-            guaranteed: of.budget.guaranteed.into(),
-            maximum: of.budget.maximum.into(),
-            used: of.use_now.into(),
-            borrowed: of.borrowed.into(),
-            samples: of.samples,
-            new_series: of.new_series,
-            series_rejected: of.series_refused,
+            team: status.name.to_string(),
+            guaranteed: status.budget.guaranteed.into(),
+            maximum: status.budget.maximum.into(),
+            used: status.use_now.into(),
+            borrowed: status.borrowed.into(),
+            samples: status.samples,
+            new_series: status.new_series,
+            series_rejected: status.series_refused,
         }
     }
 }

@@ -64,13 +64,13 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
         queries: list
             .into_iter()
             .take(LISTED_MAX)
-            .map(TopQuery::of)
+            .map(|(shape, cost)| TopQuery::new(shape, cost))
             .collect(),
     }))
 }
 
 impl TopQuery {
-    fn of((shape, cost): (String, Cost)) -> Self {
+    fn new(shape: String, cost: Cost) -> Self {
         let Cost {
             n_queries,
             n_failed,

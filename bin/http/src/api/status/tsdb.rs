@@ -90,7 +90,8 @@ pub(crate) async fn cardinality(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
+    let limit = read_limit(&form)?;
+    let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
         work.respond_json(&found)

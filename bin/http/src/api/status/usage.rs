@@ -20,7 +20,8 @@ pub(crate) async fn usage(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
+    let limit = form.limit()?.unwrap_or(usize::MAX);
+    let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| respond(work, form.first("metric"), limit));
     run(&state, &record, RequestClass::Metadata, timeout, job).await
 }

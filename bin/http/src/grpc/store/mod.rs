@@ -32,7 +32,8 @@ impl Method for SeriesRequest {
 
     fn shown(&self) -> Parameters {
         let text = external::shown(&self.matchers);
-        let (start, end) = (self.min_time.to_string(), self.max_time.to_string());
+        let start = self.min_time.to_string();
+        let end = self.max_time.to_string();
         Parameters {
             text,
             start,
@@ -71,17 +72,14 @@ fn send(
     range: TimeRange,
 ) -> Result<()> {
     let selectors = [matchers.to_vec()];
-    let set = match request.skip_chunks {
-        true => {
-            work.store
-                .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
-            work.store.db.select_labels(&work.ctx, matchers, range)?
-        }
-        false => {
-            work.store
-                .note_selectors(&work.ctx, &caller.who, &selectors);
-            work.store.db.select(&work.ctx, matchers, range)?
-        }
+    let set = if request.skip_chunks {
+        work.store
+            .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
+        work.store.db.select_labels(&work.ctx, matchers, range)?
+    } else {
+        work.store
+            .note_selectors(&work.ctx, &caller.who, &selectors);
+        work.store.db.select(&work.ctx, matchers, range)?
     };
     let is_removed = |name: &String| request.without_replica_labels.contains(name);
     let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
@@ -110,9 +108,10 @@ fn send(
     });
     for next in selected.take(limit) {
         let (labels, series) = next?;
-        match request.skip_chunks {
-            true => writer.write_labels(work, &labels)?,
-            false => writer.write(work, &labels, &series)?,
+        if request.skip_chunks {
+            writer.write_labels(work, &labels)?
+        } else {
+            writer.write(work, &labels, &series)?
         }
     }
     writer.flush(work)

@@ -37,7 +37,7 @@ pub(super) fn sorted<'a, S: 'a>(
             name,
             value,
             waiting: Vec::new(),
-            next: None,
+            ahead: ReadAhead::Nothing,
         });
     }
     sorted
@@ -49,15 +49,23 @@ struct Adding<'a, I, S> {
     name: &'a str,
     value: &'a str,
     waiting: Vec<(Labels, S)>,
-    /// The next series, or the end, if it was read already.
-    next: Option<Option<(Labels, S)>>,
+    ahead: ReadAhead<S>,
+}
+
+/// What was read of a stream before its turn.
+enum ReadAhead<S> {
+    Nothing,
+    Series(Labels, S),
+    End,
 }
 
 impl<I: Iterator<Item = Next<S>>, S> Adding<'_, I, S> {
     fn take_next(&mut self) -> varve_tsdb::Result<Option<(Labels, S)>> {
-        self.next
-            .take()
-            .map_or_else(|| self.series.next().transpose(), Ok)
+        match std::mem::replace(&mut self.ahead, ReadAhead::Nothing) {
+            ReadAhead::Nothing => self.series.next().transpose(),
+            ReadAhead::Series(labels, series) => Ok(Some((labels, series))),
+            ReadAhead::End => Ok(None),
+        }
     }
 
     /// Returns `true` if a series that waits for `labels` and what follows must wait longer.
@@ -75,7 +83,10 @@ impl<I: Iterator<Item = Next<S>>, S> Adding<'_, I, S> {
                     .as_ref()
                     .is_none_or(|(labels, _)| !self.must_wait(waiting, labels))
             {
-                self.next = Some(next);
+                self.ahead = match next {
+                    Some((labels, series)) => ReadAhead::Series(labels, series),
+                    None => ReadAhead::End,
+                };
                 return Ok(self.waiting.pop());
             }
             match next {
@@ -141,15 +152,15 @@ impl<'a, I: Iterator<Item = Next<S>>, S> Removing<'a, I, S> {
         else {
             return Ok(());
         };
-        let first_labels = first.0.clone();
+        let (first_labels, first_series) = first;
         let mut group = Vec::new();
-        self.keep(first, &mut group)?;
-        while let Some(next) = self.series.next().transpose()? {
-            if self.group_of(&next.0) != self.group_of(&first_labels) {
-                self.next = Some(next);
+        self.keep(first_labels.clone(), first_series, &mut group)?;
+        while let Some((labels, series)) = self.series.next().transpose()? {
+            if self.group_of(&labels) != self.group_of(&first_labels) {
+                self.next = Some((labels, series));
                 break;
             }
-            self.keep(next, &mut group)?;
+            self.keep(labels, series, &mut group)?;
         }
         group.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.group = group.into_iter();
@@ -158,7 +169,8 @@ impl<'a, I: Iterator<Item = Next<S>>, S> Removing<'a, I, S> {
 
     fn keep(
         &mut self,
-        (labels, series): (Labels, S),
+        labels: Labels,
+        series: S,
         group: &mut Vec<(Labels, S)>,
     ) -> varve_tsdb::Result<()> {
         let labels = labels.filter(|name| !self.names.contains(&name));

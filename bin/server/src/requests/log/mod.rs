@@ -171,7 +171,8 @@ mod tests {
     fn active_requests_are_read_back() {
         let dir = TempDir::new().unwrap();
         let first = log(&dir);
-        let (mut a, mut b) = (Place::None, Place::None);
+        let mut a = Place::None;
+        let mut b = Place::None;
         first.write(&mut a, &record(1, State::Working));
         first.write(&mut b, &record(2, State::Waiting));
         first.write(

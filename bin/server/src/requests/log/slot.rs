@@ -136,7 +136,8 @@ impl Header {
         {
             return Err("header checksum mismatch".to_owned());
         }
-        let (version, flags) = (bytes[VERSION_OFFSET], bytes[FLAGS_OFFSET]);
+        let version = bytes[VERSION_OFFSET];
+        let flags = bytes[FLAGS_OFFSET];
         if version != VERSION {
             return Err(format!(
                 "version {version} is not supported, only version {VERSION}"

@@ -297,10 +297,8 @@ mod tests {
     #[test]
     fn finished_blocks_are_not_built_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (
-            dir.path().join("data"),
-            sources(dir.path(), &["a", "b", "c"]),
-        );
+        let data = dir.path().join("data");
+        let sources = sources(dir.path(), &["a", "b", "c"]);
         interrupted(&data, &sources);
         let mut staging = Staging::open(&data).unwrap();
         assert!(
@@ -337,7 +335,8 @@ mod tests {
     #[test]
     fn blocks_that_are_handed_over_survive_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut staging, memory) = (Staging::open(dir.path()).unwrap(), MemFs::new());
+        let mut staging = Staging::open(dir.path()).unwrap();
+        let memory = MemFs::new();
         let block = staging.blocks_dir().join("00000001.block");
         create_dir_durably(&memory, &staging.blocks_dir()).unwrap();
         memory.create(&block).unwrap().sync().unwrap();
@@ -356,10 +355,8 @@ mod tests {
     #[test]
     fn a_changed_block_invalidates_later_results() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (
-            dir.path().join("data"),
-            sources(dir.path(), &["a", "b", "c"]),
-        );
+        let data = dir.path().join("data");
+        let sources = sources(dir.path(), &["a", "b", "c"]);
         interrupted(&data, &sources);
         fs::write(sources[1].join("meta.json"), "after a deletion").unwrap();
         let mut staging = Staging::open(&data).unwrap();
@@ -382,15 +379,11 @@ mod tests {
     #[test]
     fn a_line_is_valid_only_if_complete_and_with_its_blocks() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (
-            dir.path().join("data"),
-            sources(dir.path(), &["a", "b", "c"]),
-        );
+        let data = dir.path().join("data");
+        let sources = sources(dir.path(), &["a", "b", "c"]);
         interrupted(&data, &sources);
-        let (path, block) = (
-            data.join(NAME).join("finished"),
-            data.join(NAME).join("blocks").join("00000001.block"),
-        );
+        let path = data.join(NAME).join("finished");
+        let block = data.join(NAME).join("blocks").join("00000001.block");
         let lines = fs::read_to_string(&path).unwrap();
         fs::write(&path, &lines[..lines.len() - 3]).unwrap();
         assert_eq!(

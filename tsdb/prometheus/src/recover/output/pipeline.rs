@@ -54,11 +54,9 @@ mod tests {
     #[test]
     fn items_are_consumed_in_order_and_few_wait() {
         for (n_threads, ahead) in [(1, 2), (1, 64), (2, 3), (5, 2), (5, 64), (5, 2 * LEN)] {
-            let (made, n_written, most) = (
-                AtomicUsize::new(0),
-                AtomicUsize::new(0),
-                AtomicUsize::new(0),
-            );
+            let made = AtomicUsize::new(0);
+            let n_written = AtomicUsize::new(0);
+            let most = AtomicUsize::new(0);
             let make = |item: usize| {
                 let n_made = made.fetch_add(1, Ordering::SeqCst) + 1;
                 most.fetch_max(
@@ -97,7 +95,8 @@ mod tests {
         let fails_at =
             |at: usize| move |item: usize| if item == at { Err(limit()) } else { Ok(item) };
         for (make_at, write_at) in [(100, LEN), (LEN, 100)] {
-            let (mut n_written, write) = (0, fails_at(write_at));
+            let mut n_written = 0;
+            let write = fails_at(write_at);
             let write = |item| write(item).map(|_| n_written += 1);
             let result = on_threads(3, || produce_in_order(LEN, 8, fails_at(make_at), write));
             assert!(matches!(result, Err(Error::Limit { .. })));

@@ -300,7 +300,8 @@ mod tests {
     }
 
     fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&SeriesChunk<ChunkBytes<'_>>)) {
-        let (mut at, mut scratch) = (last, Vec::new());
+        let mut at = last;
+        let mut scratch = Vec::new();
         while let Some((part, before)) = log.get(at, &mut scratch).unwrap() {
             each(&part);
             at = before;

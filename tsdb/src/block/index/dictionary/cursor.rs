@@ -229,7 +229,8 @@ mod tests {
         fn damaged_entries_are_rejected_or_decode(
             bytes in proptest::collection::vec(any::<u8>(), 0..40), begins_group: bool,
         ) {
-            let (mut name, mut value) = (b"name".to_vec(), b"value".to_vec());
+            let mut name = b"name".to_vec();
+            let mut value = b"value".to_vec();
             if take_entry(&mut &bytes[..], begins_group, &mut name, &mut value).is_some() {
                 prop_assert!((&name[..], &value[..]) > (b"name", b"value"));
             }

@@ -295,7 +295,8 @@ mod tests {
         ) {
             let mut samples: Vec<_> =
                 wild.into_iter().map(|(s, t, bits)| (s, if equal { 7 } else { t }, f64::from_bits(bits))).collect();
-            let (mut series, mut time) = (0, 7);
+            let mut series = 0;
+            let mut time = 7;
             for (ref_step, time_step, value) in steps {
                 series += ref_step;
                 time += if equal { 0 } else { time_step };

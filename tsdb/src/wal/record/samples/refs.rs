@@ -141,11 +141,13 @@ mod tests {
     /// Asserts that refs round-trip. Returns the encoded size.
     fn check(refs: &[u64]) -> usize {
         let refs: Vec<_> = refs.iter().map(|&series| SeriesRef(series)).collect();
-        let (k, mut bytes) = (choose_k(&refs), Vec::new());
+        let k = choose_k(&refs);
+        let mut bytes = Vec::new();
         let mut writer = BitWriter::new(&mut bytes);
         encode_refs(&mut writer, k, &refs);
         writer.finish();
-        let (mut reader, mut back) = (BitReader::new(&bytes), vec![refs[0]]);
+        let mut reader = BitReader::new(&bytes);
+        let mut back = vec![refs[0]];
         decode_refs(&mut reader, k, refs.len(), &mut back).unwrap();
         reader.finish().unwrap();
         assert_eq!(back, refs);

@@ -465,7 +465,8 @@ mod tests {
     /// Asserts that values round-trip bit for bit. Returns the size in bytes.
     fn check(values: &[f64]) -> usize {
         let samples: Vec<_> = values.iter().map(|&value| sample(value)).collect();
-        let (mut bytes, mut seen) = (Vec::new(), Seen::default());
+        let mut bytes = Vec::new();
+        let mut seen = Seen::default();
         // Positions of an earlier record have no effect.
         seen.positions.fill(1);
         let mut writer = BitWriter::new(&mut bytes);

@@ -102,7 +102,8 @@ impl Tables {
 
     fn location(&mut self, symbols: &[Symbol]) -> u64 {
         let lines = symbols.iter().map(|symbol| {
-            let (name, filename) = (self.string(&symbol.name()), self.string(&symbol.filename()));
+            let name = self.string(&symbol.name());
+            let filename = self.string(&symbol.filename());
             (
                 self.functions.of((name, filename)),
                 i64::from(symbol.lineno()),
