@@ -29,7 +29,7 @@ use std::time::Duration;
 use bodies::requests;
 use clap::Parser;
 use process::cpu_time;
-use varve_fs::testing::ManualClock;
+use varve_env::testing::ManualClock;
 use varve_ingest::admission::Origin;
 use varve_ingest::relabel::{RelabelConfig, Relabeling};
 use varve_ingest::remote_write::Version;

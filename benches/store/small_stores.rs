@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use varve_fs::damage::DamageReport;
-use varve_fs::{Fs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::{Fs, RealFs};
 use varve_model::Sample;
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_prometheus::import::import_block;

@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_fs::{Error, Fs, StateFile, StateFileError};
+use varve_env::{Error, Fs, StateFile, StateFileError};
 
 /// The file of a state.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::path::Path;
 
-    use varve_fs::testing::{Fault, MemFs, PowerCut};
+    use varve_env::testing::{Fault, MemFs, PowerCut};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use varve_context::{Interrupt, Limit};
-use varve_fs::is_out_of_files;
+use varve_env::is_out_of_files;
 
 /// Bytes that do not decode. Who knows their place makes an [`Error::Corrupt`] of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,9 +138,9 @@ impl Error {
     }
 }
 
-impl From<varve_fs::Error> for Error {
-    fn from(failed: varve_fs::Error) -> Self {
-        let varve_fs::Error { op, path, source } = failed;
+impl From<varve_env::Error> for Error {
+    fn from(failed: varve_env::Error) -> Self {
+        let varve_env::Error { op, path, source } = failed;
         Self::Io { op, path, source }
     }
 }

@@ -41,7 +41,7 @@
 //! This crate does not depend on HTTP, protobuf, PromQL or YAML. The modules, from the outside in:
 //! `db` and `select` use the `store` and its `background` tasks. A store has `shard`s with a `head`
 //! (`index`, `chunk`) and a log (`wal`, and `replay` at start), and a set of `block`s, which
-//! `compact` merges. `isolation` decides what a reader sees. The crate `varve_fs` is the only
+//! `compact` merges. `isolation` decides what a reader sees. The crate `varve_env` is the only
 //! access to the disk and the clock.
 //!
 //! [`Labels`]: varve_model::Labels

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_fs::{Clock, Fs, RealFs, SystemClock};
+use varve_env::{Clock, Fs, RealFs, SystemClock};
 
 use crate::error::{Error, Result};
 use crate::head::STRICT_MAX_AGE_MS;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use varve_fs::{Fs as _, RealFs};
+use varve_env::{Fs as _, RealFs};
 
 use crate::limits::MIB;
 use crate::metrics::ObjstoreMetrics;

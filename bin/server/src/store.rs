@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_advise::usage::{Requester, Usage};
 use varve_config::file::Config;
 use varve_context::QueryContext;
-use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
+use varve_env::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{

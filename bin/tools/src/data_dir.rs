@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use varve_fs::RealFs;
+use varve_env::RealFs;
 use varve_prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::inspect;
 

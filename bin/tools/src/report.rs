@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use varve_fs::damage::{Damage, DamageKind, DamageReport};
+use varve_env::damage::{Damage, DamageKind, DamageReport};
 use varve_prometheus::block::BlockMeta;
 use varve_system::machine::process;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_system::printing::error_chain;
 
 /// The result of a tool.

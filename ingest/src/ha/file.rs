@@ -1,6 +1,6 @@
 //! The file of the leaders. Format: docs/format/ha.md, version 1.
 
-use varve_fs::StateFile;
+use varve_env::StateFile;
 
 use super::election::{Cluster, Election, NAME_SIZE_MAX};
 use crate::limits::CLUSTERS_MAX;
@@ -55,8 +55,8 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_fs::Fs;
-    use varve_fs::testing::{MemFs, assert_shown};
+    use varve_env::Fs;
+    use varve_env::testing::{MemFs, assert_shown};
 
     use super::*;
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use varve_fs::{Clock, Error, Fs, StateFileError, SystemClock};
+use varve_env::{Clock, Error, Fs, StateFileError, SystemClock};
 use varve_model::Labels;
 
 use crate::batch::RouteHasher;

@@ -1,6 +1,6 @@
 use std::io::ErrorKind;
 
-use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_env::testing::{Fault, MemFs, PowerCut};
 
 use super::*;
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_fs::{Error, Fs, StateFile, StateFileError};
+use varve_env::{Error, Fs, StateFile, StateFileError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::config::{RelabelConfig, RelabelRuleState};
@@ -228,7 +228,7 @@ mod tests {
     use std::path::Path;
 
     use varve_context::QueryContext;
-    use varve_fs::testing::{MemFs, PowerCut, assert_shown};
+    use varve_env::testing::{MemFs, PowerCut, assert_shown};
     use varve_model::{Labels, Matcher};
 
     use super::*;

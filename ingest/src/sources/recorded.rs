@@ -106,7 +106,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::relabel::Attribution;
     use crate::route::{Route, Scope};
-    use varve_fs::testing::ManualClock;
+    use varve_env::testing::ManualClock;
     use varve_model::{Matcher, SampleColumns, TimeRange};
     use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 

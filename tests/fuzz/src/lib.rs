@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use varve_codec::timestamps::{decode_timestamps, encode_timestamps};
 use varve_codec::values::{ValueEncoder, decode_values};
-use varve_fs::testing::MemFs;
-use varve_fs::{Fs, StateFileError};
+use varve_env::testing::MemFs;
+use varve_env::{Fs, StateFileError};
 use varve_ingest::Limits;
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};

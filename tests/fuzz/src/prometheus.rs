@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_fs::Fs;
-use varve_fs::damage::DamageReport;
-use varve_fs::testing::{MemFs, PowerCut};
+use varve_env::Fs;
+use varve_env::damage::DamageReport;
+use varve_env::testing::{MemFs, PowerCut};
 use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_fs::Fs;
-use varve_fs::testing::{ManualClock, MemFs, PowerCut};
+use varve_env::Fs;
+use varve_env::testing::{ManualClock, MemFs, PowerCut};
 use varve_model::{Exemplar, Labels, Matcher, Sample, SampleColumns, TimeRange};
 use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
 use varve_tsdb::{Db, Options, ReadContext, WalSync, WriteBatch, inspect};

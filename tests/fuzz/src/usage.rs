@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_advise::usage::{Requester, Usage};
-use varve_fs::testing::MemFs;
-use varve_fs::{Fs, StateFileError};
+use varve_env::testing::MemFs;
+use varve_env::{Fs, StateFileError};
 
 const PATH: &str = "/usage";
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use varve_fs::Fs;
-use varve_fs::damage::DamageReport;
+use varve_env::Fs;
+use varve_env::damage::DamageReport;
 use varve_model::labels::METRIC_NAME;
 use varve_model::metadata::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata, MetricType};
 use varve_model::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, Labels};
@@ -199,7 +199,7 @@ fn family(name: &str, metric_type: MetricType) -> &str {
 mod tests {
     use super::*;
     use crate::testing::recorded;
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     #[test]
     fn the_recorded_log_has_exemplars_and_metadata() {

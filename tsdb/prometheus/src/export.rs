@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_context::Limit;
-use varve_fs::{Fs, create_dir_durably};
+use varve_env::{Fs, create_dir_durably};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Error, ReadContext, Result};
 
@@ -172,7 +172,7 @@ fn strings(
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::testing::{MemFs, PowerCut};
+    use varve_env::testing::{MemFs, PowerCut};
     use varve_model::{Labels, Sample};
     use varve_tsdb::{Options, WriteBatch};
 

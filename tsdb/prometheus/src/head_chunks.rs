@@ -13,8 +13,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, ReadFile, list_if_exists};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, ReadFile, list_if_exists};
 use varve_tsdb::{Error, Result};
 
 use super::chunk::{Encoding, n_samples};

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_context::Limit;
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::histogram::HISTOGRAM_BUCKETS_MAX;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, ImportWriter, Result};
@@ -159,7 +159,7 @@ mod tests {
     use crate::block::{BlockWriter, Description};
     use crate::chunk::{Encoder, StartTimestamps};
     use crate::testing::{encoded, fs};
-    use varve_fs::testing::MemFs;
+    use varve_env::testing::MemFs;
     use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
     use varve_tsdb::{Db, Options};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hashbrown::{HashMap, HashSet};
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, size_of_files};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, size_of_files};
 use varve_model::SampleColumns;
 use varve_tsdb::{Error, Result};
 
@@ -455,8 +455,8 @@ mod tests {
     use super::*;
     use crate::recover::{RecoverOptions, recover};
     use crate::testing::{fs, recorded};
-    use varve_fs::RealFs;
-    use varve_fs::testing::copy_dir;
+    use varve_env::RealFs;
+    use varve_env::testing::copy_dir;
 
     #[test]
     fn the_recorded_directory_is_sound() {

@@ -9,8 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, remove_if_exists, replace_file, save_original};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{
@@ -202,7 +202,7 @@ fn unreadable(record: &RawRecord) -> Option<String> {
 mod tests {
     use super::*;
     use crate::wal::Compression;
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
         [

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_codec::varint::put_u64;
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, RealFs};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, RealFs};
 use varve_model::{Sample, SampleColumns};
 
 use crate::block::BlockReader;

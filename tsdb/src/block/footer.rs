@@ -22,7 +22,7 @@
 use std::path::Path;
 
 use varve_codec::varint::{put_i64, put_u64, take_byte, take_i64, take_u64};
-use varve_fs::ReadFile;
+use varve_env::ReadFile;
 use varve_model::TimeRange;
 
 use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use varve_codec::varint::{put_u64, take_int, take_u64};
-use varve_fs::{AppendFile, ReadFile};
+use varve_env::{AppendFile, ReadFile};
 
 use super::version::{Unreadable, VERSION};
 use crate::error::{Error, Result};
@@ -502,7 +502,7 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use varve_fs::{Fs, RealFs};
+    use varve_env::{Fs, RealFs};
 
     fn written(payloads: &[Vec<u8>]) -> (tempfile::TempDir, PathBuf, Vec<PageRef>) {
         let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{AppendFile, Fs, remove_if_exists};
+use varve_env::{AppendFile, Fs, remove_if_exists};
 
 use crate::error::{Error, Result};
 

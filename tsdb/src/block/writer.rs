@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::{SampleColumns, TimeRange, start_timestamps};
 
 use super::directory::{DIRECTORY_PAGE_SIZE, put_group};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use roaring::RoaringBitmap;
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::SampleColumns;
 
 use super::throttle::Throttle;

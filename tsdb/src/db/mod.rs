@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve_context::QueryContext;
-use varve_fs::Lock;
+use varve_env::Lock;
 use varve_model::TimeRange;
 
 use crate::background::{BackgroundTasks, Replayer};

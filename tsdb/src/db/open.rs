@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use varve_context::QueryContext;
-use varve_fs::create_dir_durably;
+use varve_env::create_dir_durably;
 
 use super::Db;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
 use varve_model::TimeRange;
 
 use crate::block::BlockMeta;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use parking_lot::Mutex;
-use varve_fs::Fs;
+use varve_env::Fs;
 
 use super::progress::ReplayProgress;
 use crate::options::WalOnCorruption;

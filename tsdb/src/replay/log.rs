@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use varve_context::Interrupt;
-use varve_fs::{Fs, list_if_exists};
+use varve_env::{Fs, list_if_exists};
 use varve_model::metadata::Metadata;
 use varve_model::{Exemplar, Labels};
 

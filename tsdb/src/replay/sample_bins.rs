@@ -209,7 +209,7 @@ impl Sorted {
 mod tests {
     use std::sync::Arc;
 
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     use super::*;
     use crate::batch::SeriesRef;

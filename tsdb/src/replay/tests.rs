@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use parking_lot::Mutex;
-use varve_fs::Fs;
-use varve_fs::damage::DamageReport;
-use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_env::Fs;
+use varve_env::damage::DamageReport;
+use varve_env::testing::{Fault, MemFs, PowerCut};
 use varve_model::metadata::{Families, Metadata};
 use varve_model::{Labels, Sample};
 

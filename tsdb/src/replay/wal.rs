@@ -8,7 +8,7 @@ use std::thread;
 
 use rayon::prelude::*;
 use varve_context::Interrupt;
-use varve_fs::{Fs, list_if_exists};
+use varve_env::{Fs, list_if_exists};
 
 use super::context::ReplayContext;
 use super::locations::SeriesLocations;

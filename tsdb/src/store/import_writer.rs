@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::SampleColumns;
 
 use crate::block::{BlockId, BlockOrigin, BlockWriter, Symbol};

@@ -25,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_fs::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, time_after};
-use varve_fs::{Fs, StateFile};
+use varve_env::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, time_after};
+use varve_env::{Fs, StateFile};
 
 use crate::error::{Error, Result};
 use crate::options::Options;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use varve_fs::{Fs, list_if_exists};
+use varve_env::{Fs, list_if_exists};
 use varve_model::Labels;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -142,7 +142,7 @@ fn remove_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     #[test]
     fn names_round_trip_and_others_are_rejected() {

@@ -205,7 +205,7 @@ fn read_u64(bytes: &[u8], offset: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::testing::assert_shown;
+    use varve_env::testing::assert_shown;
 
     use super::*;
     use crate::batch::SeriesRef;

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
-use varve_fs::{Fs, create_dir_durably, remove_if_exists, replace_file};
+use varve_env::{Fs, create_dir_durably, remove_if_exists, replace_file};
 
 use super::reader::{GAP_MAX, WINDOW_SIZE};
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{Fs, is_out_of_files, remove_if_exists, size_of_file};
+use varve_env::{Fs, is_out_of_files, remove_if_exists, size_of_file};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
@@ -106,8 +106,8 @@ impl Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_fs::RealFs;
-    use varve_fs::testing::MemFs;
+    use varve_env::RealFs;
+    use varve_env::testing::MemFs;
 
     #[test]
     fn the_file_is_written_completely_or_not_at_all_and_removed() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{AppendFile, Fs};
+use varve_env::{AppendFile, Fs};
 
 use super::file_name::SegmentKind;
 use super::frame::{HEADER_SIZE, file_header};

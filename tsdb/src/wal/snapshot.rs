@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::metadata::Metadata;
 
 use super::checkpoint;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use varve_fs::testing::assert_generated;
+use varve_env::testing::assert_generated;
 
 use super::endpoint::Endpoint;
 use super::routes::endpoints;

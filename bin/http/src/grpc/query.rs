@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_model::{Sample, SampleColumns};
 use varve_query::stats::StatsMode;
 use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Steps, Value, VectorSample};

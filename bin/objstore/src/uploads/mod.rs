@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use data_encoding::HEXLOWER;
 use varve_context::{MemoryBudget, QueryContext};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_prometheus::block::{BlockMeta, Ulid};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::export::{ExportOptions, export_block};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use varve_fs::{RealFs, StateFile};
+use varve_env::{RealFs, StateFile};
 use varve_prometheus::block::Ulid;
 use varve_prometheus::export::EXPORT_WINDOWS_MAX;
 
@@ -85,7 +85,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::testing::assert_shown;
+    use varve_env::testing::assert_shown;
 
     use super::*;
 

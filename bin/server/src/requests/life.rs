@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use varve_context::{Limit, MemoryBudget, QueryContext};
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_tsdb::ReadContext;
 
 use super::active::{ActiveRequests, Registration};

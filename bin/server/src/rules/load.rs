@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use varve_config::file::Config;
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_promql::Features;
 use varve_rules::file::{self, FileError, RuleFile};
 

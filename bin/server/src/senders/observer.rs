@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 
 use super::{SILENT_MAX_MS, Senders};
 use crate::store::Store;

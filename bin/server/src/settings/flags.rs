@@ -592,7 +592,7 @@ mod tests {
     use std::path::Path;
 
     use clap::{Arg, Command};
-    use varve_fs::testing::assert_generated;
+    use varve_env::testing::assert_generated;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
 use varve_model::{Matcher, SampleColumns};
 use varve_prometheus::block::{BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Chunk, Encoding};

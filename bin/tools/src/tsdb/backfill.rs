@@ -14,7 +14,7 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
 use varve_model::{Labels, Sample};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
@@ -234,7 +234,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use varve_fs::damage::DamageReport;
+    use varve_env::damage::DamageReport;
     use varve_model::SampleColumns;
     use varve_prometheus::block::BlockReader;
 

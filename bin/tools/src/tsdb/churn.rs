@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use varve_advise::churn;
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_tsdb::ReadContext;
 use varve_wire::api::churn::ChurnReport;
 

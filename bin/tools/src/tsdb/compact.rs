@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
 
 use super::args::CompactArgs;
 use super::source::{open_varve, varve_damage};

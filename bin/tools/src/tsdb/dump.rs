@@ -5,7 +5,7 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_model::labels::METRIC_NAME;
 use varve_model::{SampleColumns, TimeRange};
 use varve_promql::decimal::General;

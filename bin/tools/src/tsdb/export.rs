@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_model::{MatchOp, Matcher, TimeRange};
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_system::metrics::OWN_JOB;

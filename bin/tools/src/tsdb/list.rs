@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_prometheus::block::BlockMeta;
 use varve_tsdb::stats::BlockSummary;
 

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_system::printing::{exit_code, failure};
 
 pub use args::TsdbCommand;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use varve_fs::damage::DamageReport;
-use varve_fs::{Fs, ReadOnlyFs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::{Fs, ReadOnlyFs, RealFs};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;

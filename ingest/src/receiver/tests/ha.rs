@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use varve_fs::RealFs;
+use varve_env::RealFs;
 
 use super::*;
 use crate::ha::{Elections, HaSettings};

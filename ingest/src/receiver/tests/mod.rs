@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_fs::testing::MemFs;
+use varve_env::testing::MemFs;
 use varve_model::histogram::{HistogramCounts, ResetHint};
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};

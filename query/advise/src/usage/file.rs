@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use varve_fs::StateFile;
+use varve_env::StateFile;
 
 use super::record::{
     Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, MetricRequester, REQUESTER_TEXT_MAX,
@@ -178,8 +178,8 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_fs::Fs;
-    use varve_fs::testing::{MemFs, assert_shown};
+    use varve_env::Fs;
+    use varve_env::testing::{MemFs, assert_shown};
 
     use super::super::record::Use;
     use super::*;

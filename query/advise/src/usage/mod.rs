@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use varve_fs::{Error, Fs, StateFileError};
+use varve_env::{Error, Fs, StateFileError};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher};
 use varve_promql::print_matchers;
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
     use varve_promql::{Features, parse};
     use varve_query::usage::of;
 

@@ -193,7 +193,7 @@ fn imported_and_own_samples_invalidate_the_steps_that_they_affect() {
     let engine = engine(CACHE_SIZE);
     fill(&db, 0..61);
     check(&db, &engine, "sum(a)", (10, 60), 0);
-    let fs: std::sync::Arc<dyn varve_fs::Fs> = std::sync::Arc::new(varve_fs::RealFs);
+    let fs: std::sync::Arc<dyn varve_env::Fs> = std::sync::Arc::new(varve_env::RealFs);
     let import = dir.path().join("import");
     std::fs::create_dir_all(&import).unwrap();
     let labels = [("__name__", "a"), ("i", "2")];

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{MatchOp, SampleColumns};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{AppendFile, Fs};
+use varve_env::{AppendFile, Fs};
 use varve_tsdb::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 

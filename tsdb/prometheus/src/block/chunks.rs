@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_codec::varint::put_u64;
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_tsdb::{Error, Result};
 
 use super::buffered_file::BufferedFile;

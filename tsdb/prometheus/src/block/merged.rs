@@ -3,7 +3,7 @@
 //! Used by tools that print a whole data directory. Memory: the indexes of all blocks, and the
 //! samples of one series.
 
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 use varve_model::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
@@ -78,8 +78,8 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use varve_fs::Fs;
-    use varve_fs::testing::MemFs;
+    use varve_env::Fs;
+    use varve_env::testing::MemFs;
 
     use super::super::{BlockWriter, Description};
     use super::*;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, ReadFile, size_of_file, size_of_files};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, ReadFile, size_of_file, size_of_files};
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, Result};
 

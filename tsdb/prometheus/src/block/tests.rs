@@ -3,9 +3,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_codec::varint::{put_i64, put_u64};
-use varve_fs::damage::DamageReport;
-use varve_fs::testing::{Fault, MemFs, PowerCut};
-use varve_fs::{Fs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::testing::{Fault, MemFs, PowerCut};
+use varve_env::{Fs, RealFs};
 
 use super::*;
 use crate::testing::{self, Samples, encoded, n_samples, read_block, recorded};

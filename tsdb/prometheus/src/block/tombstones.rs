@@ -10,8 +10,8 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::TimeRange;
 
 use crate::cursor::Cursor;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_tsdb::{Error, Result};
 use xxhash_rust::xxh3::xxh3_128;
 

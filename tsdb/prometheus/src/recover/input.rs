@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::report::Report;

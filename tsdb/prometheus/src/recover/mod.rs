@@ -44,7 +44,7 @@ mod windows;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_fs::{Fs, ReadOnlyFs};
+use varve_env::{Fs, ReadOnlyFs};
 use varve_tsdb::{Error, Result};
 
 pub use options::{CONCURRENCY_MAX, RecoverOptions};

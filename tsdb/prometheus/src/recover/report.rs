@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 
 use crate::block::BlockMeta;
 use crate::wal::RecordType;

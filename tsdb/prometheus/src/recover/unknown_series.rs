@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
-use varve_fs::{Fs, remove_if_exists};
+use varve_env::{Fs, remove_if_exists};
 use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
 use varve_tsdb::Result;
 

@@ -10,8 +10,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, ReadFile};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
 use super::compression::{Compression, RECORD_SIZE_MAX};

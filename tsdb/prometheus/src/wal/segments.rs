@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, list_if_exists, size_of_file};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, list_if_exists, size_of_file};
 use varve_tsdb::Result;
 
 const CHECKPOINT: &str = "checkpoint.";

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use varve_fs::RealFs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::RealFs;
+use varve_env::damage::{DamageKind, DamageReport};
 
 use super::*;
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_codec::varint::{put_u64, take_int};
-use varve_fs::Fs;
+use varve_env::Fs;
 
 use crate::block::page::{ListWriter, PageCache, PageRef, PageWriter, Pages};
 use crate::block::symbol::Symbol;
@@ -334,7 +334,7 @@ impl SpillReader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     fn sorted(rows: &[Vec<Symbol>], dir: &Path, memory_max: usize) -> Vec<Run> {
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.join("x"), 30, memory_max);

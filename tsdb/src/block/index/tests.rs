@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
 use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_model::{Labels, MatchOp, Matcher, StringSet};
 
 use super::{Index, IndexWriter};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 
 use super::dictionary::DictionaryWriter;
 use super::runs::{OpenRuns, RunSorter};

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::labels::NAME_LABELS;
 
 use crate::block::directory::{Groups, TimestampColumnPages};

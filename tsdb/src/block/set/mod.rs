@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, list_if_exists, remove_if_exists};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, list_if_exists, remove_if_exists};
 use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
 
 use crate::block::set::pending_import::PendingImport;

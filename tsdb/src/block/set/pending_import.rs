@@ -19,7 +19,7 @@ use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use varve_fs::{Fs, is_out_of_files, remove_if_exists};
+use varve_env::{Fs, is_out_of_files, remove_if_exists};
 
 use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use varve_context::{Limit, MemoryBudget, QueryContext};
-use varve_fs::testing::{MemFs, assert_shown};
-use varve_fs::{Fs, RealFs};
+use varve_env::testing::{MemFs, assert_shown};
+use varve_env::{Fs, RealFs};
 use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::{Sample, SampleColumns, TimeRange};
 

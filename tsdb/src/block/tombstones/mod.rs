@@ -27,8 +27,8 @@ use std::sync::Arc;
 use varve_codec::varint::{
     put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64,
 };
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, is_out_of_files, remove_if_exists, replace_file};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, is_out_of_files, remove_if_exists, replace_file};
 use varve_model::{MatchOp, Matcher, TimeRange};
 
 use crate::block::footer::with_crc;

@@ -1,7 +1,7 @@
 //! Round trips, rejected files, and a disk that fails at every step.
 
 use proptest::prelude::*;
-use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_env::testing::{Fault, MemFs, PowerCut};
 
 use super::*;
 use crate::block::{BlockId, BlockOrigin};
@@ -73,7 +73,7 @@ fn the_example_of_the_page_is_correct() {
         flush: 9,
     };
     let bytes = encode(3, std::slice::from_ref(&rule)).unwrap();
-    varve_fs::testing::assert_shown(
+    varve_env::testing::assert_shown(
         include_str!("../../../../docs/format/tombstones.md"),
         &bytes,
     );

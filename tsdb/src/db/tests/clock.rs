@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use varve_context::{Limit, MemoryBudget};
-use varve_fs::Clock;
+use varve_env::Clock;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Files that are damaged, foreign or left by a crash. The store opens with all valid data, reports
 //! the damage, and removes nothing that may be useful.
 
-use varve_fs::damage::DamageReport;
+use varve_env::damage::DamageReport;
 
 use super::*;
 use crate::batch::SeriesRef;
@@ -553,7 +553,7 @@ fn a_flush_uses_the_reserve_if_the_disk_or_a_quota_is_full() {
         db.store.reserve.fill().unwrap();
         let size = db.store.reserve.size();
         append(&db, &[(0, NOW_MS, 1.0)]);
-        fs.fail_at(fs.n_operations(), varve_fs::testing::Fault::Fails(kind));
+        fs.fail_at(fs.n_operations(), varve_env::testing::Fault::Fails(kind));
         db.store.flush_with_reserve().unwrap();
         assert_eq!(
             (db.blocks().len(), db.store.reserve.size()),

@@ -1,7 +1,7 @@
 //! Deletions: what they leave behind until their blocks are merged, and when a merge, an import or
 //! a file fails them.
 
-use varve_fs::testing::Fault;
+use varve_env::testing::Fault;
 
 use super::*;
 use crate::block::tombstones::Tombstones;

@@ -1,6 +1,6 @@
 //! Eviction of idle series, and the earlier eviction of stale ones.
 
-use varve_fs::testing::Fault;
+use varve_env::testing::Fault;
 
 use super::*;
 

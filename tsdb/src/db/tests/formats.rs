@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use varve_fs::testing::copy_dir;
+use varve_env::testing::copy_dir;
 
 use super::*;
 use crate::batch::SeriesRef;

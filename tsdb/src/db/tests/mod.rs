@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use varve_context::{Limit, QueryContext};
-use varve_fs::testing::{ManualClock, MemFs};
-use varve_fs::{Fs, RealFs};
+use varve_env::testing::{ManualClock, MemFs};
+use varve_env::{Fs, RealFs};
 use varve_model::histogram::{Histogram, ResetHint};
 use varve_model::labels::{LABELS_SIZE_MAX, METRIC_NAME};
 use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use varve_fs::{Clock, ReadOnlyFs, SystemClock};
+use varve_env::{Clock, ReadOnlyFs, SystemClock};
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use varve_context::{Interrupt, Limit, MemoryBudget};
-use varve_fs::testing::PowerCut;
+use varve_env::testing::PowerCut;
 use varve_model::Exemplar;
 
 use super::*;

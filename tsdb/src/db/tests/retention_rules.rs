@@ -1,7 +1,7 @@
 //! Retention rules: which samples they remove, and what happens to them meanwhile.
 
 use varve_context::Interrupt;
-use varve_fs::Clock;
+use varve_env::Clock;
 
 use super::*;
 use crate::block::BlockId;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_context::{Limit, MemoryBudget};
-use varve_fs::testing::ManualClock;
+use varve_env::testing::ManualClock;
 use varve_model::Sample;
 use varve_model::labels::METRIC_NAME;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use varve_codec::varint::take_u64;
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_model::metadata::Metadata;
 
 use super::exemplars;

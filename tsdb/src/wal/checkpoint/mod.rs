@@ -30,7 +30,7 @@ mod write;
 
 use std::path::Path;
 
-use varve_fs::Fs;
+use varve_env::Fs;
 
 pub(super) use load::Loader;
 pub(crate) use load::{Entry, State, examine, load};

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use proptest::prelude::*;
-use varve_fs::RealFs;
+use varve_env::RealFs;
 use varve_model::Labels;
 use varve_model::metadata::Metadata;
 

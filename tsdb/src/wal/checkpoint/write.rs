@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use varve_codec::varint::put_u64;
-use varve_fs::{Fs, remove_if_exists};
+use varve_env::{Fs, remove_if_exists};
 use varve_model::labels::LABELS_SIZE_MAX;
 use varve_model::metadata::Metadata;
 

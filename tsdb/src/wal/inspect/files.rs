@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_fs::{Fs, list_if_exists, size_of_file};
+use varve_env::{Fs, list_if_exists, size_of_file};
 
 use crate::error::Result;
 use crate::wal::checkpoint;

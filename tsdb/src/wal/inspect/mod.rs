@@ -2,7 +2,7 @@
 //!
 //! Used by `varve wal`; public as `varve_tsdb::inspect`. A replay uses the same code to read frames
 //! and records. But nothing is applied to a head, and damage is recorded as a
-//! [`Damage`](varve_fs::damage::Damage) instead of ending the inspection.
+//! [`Damage`](varve_env::damage::Damage) instead of ending the inspection.
 //!
 //! 1. [`list`] finds the files and decides which of them are live.
 //! 2. [`read_file`] passes the decoded frames of a file ([`Content`]) to a callback.

@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 
 use super::content::{Content, Decoder};
 use super::files::LogFile;

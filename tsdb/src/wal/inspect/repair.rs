@@ -15,8 +15,8 @@
 use std::path::{Path, PathBuf};
 
 use varve_codec::varint::put_u64;
-use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, remove_if_exists, replace_file, save_original};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};

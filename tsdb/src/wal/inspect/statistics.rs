@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hashbrown::{HashMap, HashSet};
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::{Labels, TimeRange};
 
 use super::content::Content;

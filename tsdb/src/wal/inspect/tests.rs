@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use varve_fs::damage::DamageReport;
-use varve_fs::testing::{copy_dir, random};
-use varve_fs::{Fs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::testing::{copy_dir, random};
+use varve_env::{Fs, RealFs};
 use varve_model::{Labels, Sample, SampleColumns, TimeRange};
 
 use super::*;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use varve_fs::{Fs, ReadFile};
+use varve_env::{Fs, ReadFile};
 
 use super::checkpoint::record::END;
 use super::file_name::SegmentKind;

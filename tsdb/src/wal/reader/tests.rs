@@ -1,7 +1,7 @@
 //! Frames around damage, and frames larger than the window.
 
 use proptest::prelude::*;
-use varve_fs::RealFs;
+use varve_env::RealFs;
 
 use super::*;
 use crate::wal::frame::{FRAME_HEADER_SIZE, begin_frame, file_header, finish_frame};

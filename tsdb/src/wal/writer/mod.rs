@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use varve_fs::{Fs, is_out_of_files, size_of_file};
+use varve_env::{Fs, is_out_of_files, size_of_file};
 use varve_model::metadata::Metadata;
 use varve_model::{Exemplar, Labels};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::RwLock;
 
-use varve_fs::RealFs;
-use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_env::RealFs;
+use varve_env::testing::{Fault, MemFs, PowerCut};
 use varve_model::Sample;
 
 use super::*;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RelabelRuleState, Relabeling};

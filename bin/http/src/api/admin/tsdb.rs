@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use jiff::Timestamp;
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;

@@ -22,7 +22,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use varve_advise::usage::Requester;
 use varve_context::{Charge, QueryContext};
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use varve_advise::usage::Requester;
 use varve_context::QueryContext;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
 use varve_query::{Engine, ParsedQuery, QueryResult, Request, Steps, Value};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_model::Labels;
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;

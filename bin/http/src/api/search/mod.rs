@@ -12,7 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_model::labels::METRIC_NAME;
 use varve_model::metadata::{Families, Metadata};
 use varve_model::{Matcher, StringSet, TimeRange};

@@ -12,7 +12,7 @@ use varve_advise::inventory::Stored;
 use varve_advise::needs::Needs;
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::Snapshot;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_model::TimeRange;
 use varve_rules::RuleSet;
 use varve_server::requests::record::RequestRecord;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_server::app::App;
 use varve_server::queries::top_queries::Cost;
 

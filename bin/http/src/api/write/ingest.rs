@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use varve_fs::{Clock, SystemClock};
+use varve_env::{Clock, SystemClock};
 use varve_ingest::admission::Origin;
 use varve_ingest::{Receiver, WriteError, Written};
 use varve_server::requests::life::RequestFailure;

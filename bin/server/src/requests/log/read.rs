@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 
 use super::slot::{HEADER_SIZE, Header, Record, SIZE, State};
 

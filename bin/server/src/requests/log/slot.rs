@@ -286,7 +286,7 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use varve_fs::testing::assert_shown;
+    use varve_env::testing::assert_shown;
 
     #[test]
     fn long_strings_are_truncated() {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use varve_client::Client;
-use varve_fs::{Fs as _, Lock, RealFs};
+use varve_env::{Fs as _, Lock, RealFs};
 use varve_objstore::{ObjectStore, file_checksum};
 use varve_system::machine::files::is_locked;
 

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use varve_fs::{Fs as _, RealFs};
+use varve_env::{Fs as _, RealFs};
 use varve_system::machine::files::remove_dir;
 
 use super::manifest::{Manifest, Manifests, open};

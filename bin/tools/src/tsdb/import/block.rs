@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_prometheus::import::{Imported, import_block};
 use varve_tsdb::Error;
 
@@ -74,7 +74,7 @@ pub(super) fn build_block(
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::RealFs;
+    use varve_env::RealFs;
 
     use super::*;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use varve_fs::Fs;
-use varve_fs::damage::DamageReport;
+use varve_env::Fs;
+use varve_env::damage::DamageReport;
 use varve_objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, ObjstoreMetrics, Pace};
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX};
 use varve_system::machine::files::remove_dir;

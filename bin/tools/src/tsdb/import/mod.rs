@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_fs::damage::DamageReport;
-use varve_fs::{Fs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::{Fs, RealFs};
 use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimestamps;

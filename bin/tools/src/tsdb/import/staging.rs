@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use varve_fs::{Fs, Lock, RealFs, create_dir_durably};
+use varve_env::{Fs, Lock, RealFs, create_dir_durably};
 
 /// Name of the directory in the data directory.
 const NAME: &str = "import.tmp";
@@ -246,7 +246,7 @@ fn number(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::testing::{MemFs, PowerCut};
+    use varve_env::testing::{MemFs, PowerCut};
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
 use varve_prometheus::inspect::{FoundRecord, for_each_record};
 use varve_prometheus::wal::{RecordContent, RecordType};
 use varve_system::printing::stdout;

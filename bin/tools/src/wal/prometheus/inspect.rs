@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_fs::RealFs;
+use varve_env::RealFs;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 
 use crate::output::table;

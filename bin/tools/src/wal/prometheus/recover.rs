@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{
     CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use varve_fs::{Fs, RealFs};
+use varve_env::{Fs, RealFs};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, replay_only};
 use varve_system::machine;
 

@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
 use varve_system::printing::stdout;
 use varve_tsdb::inspect::{Content, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 

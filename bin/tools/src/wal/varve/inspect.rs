@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_fs::RealFs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::RealFs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role, SegmentKind};
 use varve_tsdb::stats::BlockSummary;
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use varve_fs::damage::DamageReport;
-use varve_fs::{ReadOnlyFs, RealFs};
+use varve_env::damage::DamageReport;
+use varve_env::{ReadOnlyFs, RealFs};
 use varve_system::machine;
 use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus};
 use varve_tsdb::{Db, Options, WalSync};

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::entries::{IndexedChunk, MAGIC, SERIES_ALIGN};

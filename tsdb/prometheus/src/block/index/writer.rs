@@ -9,7 +9,7 @@ use std::path::Path;
 use hashbrown::HashMap;
 use varve_codec::varint::put_u64;
 use varve_context::Limit;
-use varve_fs::Fs;
+use varve_env::Fs;
 use varve_tsdb::{Error, Result};
 
 use super::entries::{IndexEntries, MAGIC, SERIES_ALIGN, VERSION};

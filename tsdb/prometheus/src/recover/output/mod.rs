@@ -12,8 +12,8 @@ use pipeline::produce_in_order;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use varve_collections::prefetch;
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::Result;
 

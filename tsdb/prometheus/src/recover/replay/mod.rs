@@ -12,8 +12,8 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use record_reader::{BATCH_SIZE, Record, RecordReader};
 use resolve::{ResolvedBatch, Resolver};
-use varve_fs::Fs;
-use varve_fs::damage::DamageKind;
+use varve_env::Fs;
+use varve_env::damage::DamageKind;
 use varve_model::SampleColumns;
 use varve_tsdb::Result;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use varve_fs::Fs;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::Fs;
+use varve_env::damage::{DamageKind, DamageReport};
 
 use crate::recover::input::LogKind;
 use crate::wal::{BufferPool, Compression, RawRecord, RecordType, Segment, SegmentReader};

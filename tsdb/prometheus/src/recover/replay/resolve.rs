@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 use rayon::prelude::*;
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::TimeRange;
 
 use super::record_reader::Record;

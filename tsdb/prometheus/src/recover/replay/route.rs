@@ -1,6 +1,6 @@
 //! Routes samples of records to the shards of their series.
 
-use varve_fs::damage::{DamageKind, DamageReport};
+use varve_env::damage::{DamageKind, DamageReport};
 
 use super::record_reader::Record;
 use crate::recover::input::LogKind;

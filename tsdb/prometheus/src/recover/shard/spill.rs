@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{AppendFile, Fs, ReadFile};
+use varve_env::{AppendFile, Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
 /// The directory inside the target for chunks that do not fit in memory, removed at the end.

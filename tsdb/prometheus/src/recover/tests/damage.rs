@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use varve_fs::damage;
-use varve_fs::testing::random;
+use varve_env::damage;
+use varve_env::testing::random;
 
 use super::*;
 use crate::chunk;

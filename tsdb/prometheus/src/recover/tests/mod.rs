@@ -7,9 +7,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use varve_codec::varint::put_i64;
-use varve_fs::RealFs;
-use varve_fs::damage::DamageReport;
-use varve_fs::testing::copy_dir;
+use varve_env::RealFs;
+use varve_env::damage::DamageReport;
+use varve_env::testing::copy_dir;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Db, Options, ReadContext};
 

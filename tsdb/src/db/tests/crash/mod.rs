@@ -6,7 +6,7 @@ mod blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
-use varve_fs::testing::{Fault, PowerCut};
+use varve_env::testing::{Fault, PowerCut};
 use varve_model::Exemplar;
 use varve_model::histogram::{BucketSpan, HistogramCounts};
 

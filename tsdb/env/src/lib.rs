@@ -1,4 +1,5 @@
-//! File system and clock: the only access of a store to both, so that tests can make them fail.
+//! The environment of a store: file system and clock. Nothing else reaches either, so that tests
+//! can make them fail.
 //!
 //! A store uses the traits [`Fs`] and [`Clock`]. [`RealFs`] is the operating system's file system,
 //! [`ReadOnlyFs`] a read-only view of one. `MemFs` is a disk in memory that fails at any chosen
