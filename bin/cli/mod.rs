@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use varve_server::settings::flags::ServeArgs;
+use varve_config::flags::ServeArgs;
 use varve_system::version;
 use varve_tools::advise::AdviseCommand;
 use varve_tools::check::CheckCommand;
@@ -129,8 +129,9 @@ fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
 mod tests {
     use std::time::Duration;
 
-    use varve_ingest::Limits;
-    use varve_system::machine;
+    use varve_config::file::Config;
+    use varve_config::settings::{Resolved, resolve};
+    use varve_system::machine::Memory;
 
     use super::*;
 
@@ -183,66 +184,41 @@ mod tests {
         Ok((*args, invocation.flags))
     }
 
+    fn resolved(args: &[&str]) -> Resolved {
+        let (args, flags) = serve(args).unwrap();
+        let memory = Memory::given(1 << 40);
+        resolve(&args, &Config::default(), &memory, None, flags, false).unwrap()
+    }
+
     #[test]
     fn shared_flags_have_the_defaults_of_prometheus() {
-        let (args, flags) = serve(&[]).unwrap();
-        assert_eq!(args.query_timeout, Duration::from_secs(120));
-        assert_eq!(
-            (args.query_max_concurrency, args.query_max_samples),
-            (20, 50_000_000)
-        );
-        assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
-        assert_eq!(
-            (args.listen_address.as_str(), args.response_buffer),
-            ("127.0.0.1:9898", 1 << 20)
-        );
-        assert_eq!(
-            (
-                flags["query.timeout"].as_str(),
-                flags["enable-feature"].as_str()
-            ),
-            ("2m", "")
-        );
-        let creation_concurrency_max = (machine::cores() / 2).max(1);
-        assert_eq!(
-            args.ingest.limits(usize::MAX),
-            Limits {
-                body_size_max: 32 << 20,
-                decompressed_size_max: 32 << 20,
-                series_per_request_max: 500_000,
-                samples_per_request_max: 2_000_000,
-                families_per_request_max: 100_000,
-                labels_per_series_max: 128,
-                label_name_size_max: 1_024,
-                label_value_size_max: 65_536,
-                bytes_in_flight_max: 512 << 20,
-                route_cache_size_max: 1 << 30,
-                queue_timeout: Duration::from_secs(2),
-                creation_concurrency_max,
-                queued_requests_max: 256,
-            }
-        );
+        let Resolved {
+            settings, store, ..
+        } = resolved(&[]);
+        assert_eq!(settings.query.timeout, Duration::from_secs(120));
+        assert_eq!(settings.query.concurrency_max, 20);
+        assert_eq!(store.engine.samples_max, 50_000_000);
+        assert_eq!(settings.query.lookback_delta_ms, 300_000);
+        assert_eq!(settings.web.listen_address, "127.0.0.1:9898");
+        assert_eq!(settings.web.response.buffer_size, 1 << 20);
+        assert_eq!(settings.flags["query.timeout"], "2m");
+        assert_eq!(settings.flags["enable-feature"], "");
     }
 
     #[test]
     fn dotted_flags_are_read_and_listed_as_typed() {
-        let (args, flags) = serve(&[
+        let settings = resolved(&[
             "--query.timeout=1h30m",
-            "--enable-feature=a,b",
+            "--enable-feature=search-api,b",
             "--web.listen-address",
             ":0",
         ])
-        .unwrap();
-        assert_eq!(args.query_timeout, Duration::from_secs(5400));
-        assert_eq!(args.enable_feature, ["a", "b"]);
-        assert_eq!(args.listen_address, "[::]:0");
-        assert_eq!(
-            (
-                flags["query.timeout"].as_str(),
-                flags["enable-feature"].as_str()
-            ),
-            ("1h30m", "a,b")
-        );
+        .settings;
+        assert_eq!(settings.query.timeout, Duration::from_secs(5400));
+        assert!(settings.web.search);
+        assert_eq!(settings.web.listen_address, "[::]:0");
+        assert_eq!(settings.flags["query.timeout"], "1h30m");
+        assert_eq!(settings.flags["enable-feature"], "search-api,b");
     }
 
     fn check_rejected(arg: &str, expect: &str) {

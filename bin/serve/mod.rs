@@ -7,7 +7,6 @@
 //! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they
 //! are interrupted. Writes run to their end. Then the WAL is synced.
 
-mod options;
 mod progress;
 mod replay;
 #[cfg(test)]
@@ -26,6 +25,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use varve_config::file::Config;
+use varve_config::flags::ServeArgs;
+use varve_config::settings::{self, Resolved, Settings, StoreOptions};
 use varve_context::Interrupt;
 use varve_http::web_config::WebConfig;
 use varve_http::{self as http, HttpState, Listeners, housekeeping};
@@ -37,12 +38,11 @@ use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use varve_server::notifier;
 use varve_server::pressure::Pressure;
 use varve_server::senders::observer::Observer;
-use varve_server::settings::flags::ServeArgs;
 use varve_server::shutdown::{Received, Signals};
-use varve_server::store::{Store, StoreOptions};
+use varve_server::store::Store;
 use varve_server::{auto_reload, rules, self_scrape};
 use varve_system::log;
-use varve_system::machine::{Memory, raise_open_files_limit};
+use varve_system::machine::raise_open_files_limit;
 use varve_system::service_manager::{self, State, notify};
 use varve_system::version;
 
@@ -66,7 +66,7 @@ const THREADS_SPARE: usize = 8;
 ///
 /// # Errors
 /// The reason why it could not start or stop cleanly, in one sentence.
-pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
     let config = args
         .config_file
         .as_deref()
@@ -75,32 +75,24 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
         .unwrap_or_default();
     log::start(args.log_level, args.log_format);
     log::set_level(config.runtime.log_level);
-    options::limit_connections(&mut args, &mut flags, raise_open_files_limit());
-    let features = options::features(&args);
-    let memory = if args.memory_limit == 0 {
-        Memory::find()
-    } else {
-        Memory::given(args.memory_limit as u64)
-    };
+    let open_files = raise_open_files_limit();
+    let memory = args.memory();
     let web = WebConfig::load(args.web_config_file.as_deref())?;
-    let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
-    // Checked before the store is opened, which may take long.
-    config
-        .storage
-        .tsdb
-        .retention
-        .rules(settings.retention(&config).time)?;
-    let options = options::store_options(&args, &memory, &config, features);
-    let uploads = options::uploads(&args, &config)?;
+    let is_tls = web.current().tls.is_some();
+    let Resolved {
+        settings,
+        store,
+        uploads,
+    } = settings::resolve(&args, &config, &memory, open_files, flags, is_tls)?;
     let prepared = Prepared::new(&config)?;
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(io_threads())
-        .max_blocking_threads(http::requests_max(args.max_connections) + THREADS_SPARE)
+        .max_blocking_threads(http::requests_max(settings.web.connections_max) + THREADS_SPARE)
         .build()
         .context("start the threads of the server")?;
-    let pressure = Pressure::new(memory, args.memory_refuse_at);
+    let pressure = Pressure::new(memory, settings.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     let objstore_metrics =
         ObjstoreMetrics::new(&app.metrics.registrar()).context("register metrics")?;
@@ -108,9 +100,9 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(
-        args,
+        args.config_file,
         HttpState::new(app, web),
-        options,
+        store,
         objstore_metrics,
         uploads,
         prepared.alerting,
@@ -132,7 +124,7 @@ fn io_threads() -> usize {
 }
 
 async fn run(
-    args: ServeArgs,
+    config_file: Option<PathBuf>,
     state: HttpState,
     options: StoreOptions,
     objstore_metrics: ObjstoreMetrics,
@@ -147,7 +139,7 @@ async fn run(
         revision = version::REVISION,
         "Starting Varve"
     );
-    let listeners = listen_to_all(&args).await?;
+    let listeners = listen_to_all(&app.settings).await?;
     let address = address_of(&listeners.web)?;
 
     app.notifier.apply(alerting);
@@ -160,9 +152,9 @@ async fn run(
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(state.clone(), listeners, stopped));
 
-    let of_error = args.tsdb_path.clone();
+    let data_dir = app.settings.data_dir.clone();
     let started = Instant::now();
-    let opening = open(args.tsdb_path, options);
+    let opening = open(data_dir.clone(), options);
     let store = tokio::select! {
         opened = opening => Arc::new(opened?),
         reason = stop_requested(&mut signals, &app) => {
@@ -172,33 +164,29 @@ async fn run(
     };
     app.requests
         .active
-        .open_log(&of_error, app.started.as_millisecond());
+        .open_log(&data_dir, app.started.as_millisecond());
     let of_app = Arc::clone(&app);
     let opened = Arc::clone(&store);
     // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
-    if let Some(path) = args.config_file.clone()
+    if let Some(path) = config_file
         && app.settings.auto_reload
     {
-        tokio::spawn(auto_reload::run(
-            Arc::clone(&app),
-            path,
-            args.config_auto_reload_interval,
-            seen,
-        ));
+        let interval = app.settings.auto_reload_interval;
+        tokio::spawn(auto_reload::run(Arc::clone(&app), path, interval, seen));
     }
     let uploads = start_uploads(&app, objstore_metrics, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
-    let mut replay = watch_replay(&app, store, of_error, started);
-    let scraping = (!args.self_scrape_interval.is_zero()).then(|| {
-        tokio::spawn(self_scrape::run(
-            Arc::clone(&app),
-            address,
-            args.self_scrape_interval,
-        ))
-    });
+    let mut replay = watch_replay(&app, store, data_dir, started);
+    let interval = app.settings.self_scrape_interval;
+    let scraping = if interval.is_zero() {
+        None
+    } else {
+        let scrapes = self_scrape::run(Arc::clone(&app), address, interval);
+        Some(tokio::spawn(scrapes))
+    };
     let ended = tokio::select! {
         reason = stop_requested(&mut signals, &app) => {
             tracing::warn!(reason, "Exiting gracefully...");
@@ -279,11 +267,11 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
     }
 }
 
-/// Opens the listeners of the flags.
-async fn listen_to_all(args: &ServeArgs) -> Result<Listeners> {
-    let web = listen(&args.listen_address).await?;
+/// Opens the listeners of the settings.
+async fn listen_to_all(settings: &Settings) -> Result<Listeners> {
+    let web = listen(&settings.web.listen_address).await?;
     tracing::info!(address = address_of(&web)?, "Listening");
-    let grpc = match &args.grpc_address {
+    let grpc = match &settings.web.grpc_address {
         Some(address) => Some(listen(address).await?),
         None => None,
     };

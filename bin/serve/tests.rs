@@ -8,6 +8,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use clap::Parser;
 use varve_config::file::Config;
+use varve_config::flags::ServeArgs;
+use varve_config::settings::{Resolved, resolve};
 use varve_http::web_config::WebConfig;
 use varve_http::{HttpState, Job, run};
 use varve_query::{QueryResult, Request, Steps, Value};
@@ -16,11 +18,10 @@ use varve_server::live_config::LiveConfig;
 use varve_server::pressure::Pressure;
 use varve_server::requests::record::{RequestClass, RequestRecord};
 use varve_server::self_scrape::scrape;
-use varve_server::settings::flags::ServeArgs;
 use varve_system::machine::Memory;
 use varve_tsdb::ReadContext;
 
-use super::{open, options};
+use super::open;
 use crate::cli::{Cli, Command};
 
 const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
@@ -37,15 +38,19 @@ fn args(flags: &[&str]) -> ServeArgs {
 #[test]
 fn connections_use_at_most_half_of_the_open_files() {
     let limited = |open_files| {
-        let mut args = args(&["--web.max-connections=600"]);
-        let mut flags = BTreeMap::from([("web.max-connections".to_owned(), "600".to_owned())]);
-        options::limit_connections(&mut args, &mut flags, open_files);
+        let args = args(&["--web.max-connections=600"]);
+        let memory = Memory::given(1 << 30);
+        let flags = BTreeMap::from([("web.max-connections".to_owned(), "600".to_owned())]);
+        let config = Config::default();
+        let Resolved { settings, .. } =
+            resolve(&args, &config, &memory, open_files, flags, false).unwrap();
         // As in Prometheus, the API shows the value in force.
+        let connections_max = settings.web.connections_max;
         assert_eq!(
-            flags["web.max-connections"],
-            args.max_connections.to_string()
+            settings.flags["web.max-connections"],
+            connections_max.to_string()
         );
-        args.max_connections
+        connections_max
     };
     assert_eq!(
         [None, Some(1201), Some(1024), Some(0)].map(limited),
@@ -65,17 +70,25 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
         "--config.file",
         file.to_str().unwrap(),
     ]);
-    let (memory, features) = (Memory::given(1 << 30), options::features(&args));
-    let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
-    let store_options = options::store_options(&args, &memory, &Config::default(), features);
-    let config = LiveConfig::new(Some(file.clone()), Config::default());
-    let app = App::new(
+    let memory = Memory::given(1 << 30);
+    let Resolved {
         settings,
-        config,
-        Pressure::new(memory, args.memory_refuse_at),
+        store: store_options,
+        ..
+    } = resolve(
+        &args,
+        &Config::default(),
+        &memory,
+        None,
+        BTreeMap::new(),
+        false,
     )
     .unwrap();
-    let store = Arc::new(open(args.tsdb_path, store_options).await.unwrap());
+    let refuse_at = settings.memory_refuse_at;
+    let data_dir = settings.data_dir.clone();
+    let config = LiveConfig::new(Some(file.clone()), Config::default());
+    let app = App::new(settings, config, Pressure::new(memory, refuse_at)).unwrap();
+    let store = Arc::new(open(data_dir, store_options).await.unwrap());
     let rule = "{source_labels: [__name__], regex: up, action: drop}";
     std::fs::write(
         &file,
@@ -93,19 +106,25 @@ async fn start(dir: &Path) -> HttpState {
         "--storage.tsdb.path",
         dir.to_str().expect("a path in UTF-8"),
     ]);
-    let (memory, features) = (Memory::given(1 << 30), options::features(&args));
-    let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
-    let store_options = options::store_options(&args, &memory, &Config::default(), features);
+    let memory = Memory::given(1 << 30);
+    let Resolved {
+        settings,
+        store: store_options,
+        ..
+    } = resolve(
+        &args,
+        &Config::default(),
+        &memory,
+        None,
+        BTreeMap::new(),
+        false,
+    )
+    .unwrap();
+    let refuse_at = settings.memory_refuse_at;
+    let data_dir = settings.data_dir.clone();
     let config = LiveConfig::new(None, Config::default());
-    let app = Arc::new(
-        App::new(
-            settings,
-            config,
-            Pressure::new(memory, args.memory_refuse_at),
-        )
-        .unwrap(),
-    );
-    app.set_store(Arc::new(open(args.tsdb_path, store_options).await.unwrap()))
+    let app = Arc::new(App::new(settings, config, Pressure::new(memory, refuse_at)).unwrap());
+    app.set_store(Arc::new(open(data_dir, store_options).await.unwrap()))
         .unwrap();
     HttpState::new(app, WebConfig::load(None).unwrap())
 }

@@ -1,7 +1,12 @@
-//! What the operator sets: the configuration file, as typed and checked values.
+//! What the operator sets: the flags of `varve serve`, the configuration file, and the settings that
+//! follow from both.
 //!
-//! Used by all crates under `bin/` that act on settings. The crate knows no running server.
+//! Used by all crates under `bin/` that act on settings. The crate knows no running server. Defaults
+//! of limits are only here.
 
 #![forbid(unsafe_code)]
 
+pub mod external_url;
 pub mod file;
+pub mod flags;
+pub mod settings;

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_config::flags::QueueTimeoutStatus;
 use varve_context::{Interrupt, Limit};
 use varve_ingest::WriteError;
 use varve_system::excerpt::truncate;
@@ -295,7 +296,7 @@ impl From<varve_promql::ParseError> for ApiError {
 impl ApiError {
     /// Returns the error of a write: 5xx, or `queue_timeout_status`, if a retry can succeed, and
     /// 4xx otherwise.
-    pub(crate) fn of_write(error: &WriteError, queue_timeout_status: StatusCode) -> Self {
+    pub(crate) fn of_write(error: &WriteError, queue_timeout_status: QueueTimeoutStatus) -> Self {
         use varve_tsdb::Error;
         let cause = error.cause();
         let (kind, limit) = match cause {
@@ -335,8 +336,8 @@ impl ApiError {
     }
 
     /// Responds with `status`, either 503 or 429: some senders retry only the first.
-    pub(crate) fn rejected_write(self, status: StatusCode) -> Self {
-        let is_429 = status == StatusCode::TOO_MANY_REQUESTS;
+    pub(crate) fn rejected_write(self, status: QueueTimeoutStatus) -> Self {
+        let is_429 = status == QueueTimeoutStatus::TooManyRequests;
         Self {
             kind: if is_429 {
                 ErrorKind::TooManyRequests
@@ -460,7 +461,7 @@ mod tests {
             },
         ] {
             let response =
-                ApiError::of_write(&error, StatusCode::SERVICE_UNAVAILABLE).into_response();
+                ApiError::of_write(&error, QueueTimeoutStatus::ServiceUnavailable).into_response();
             assert_eq!(
                 (response.status().as_u16(), retry_after(&response).as_str()),
                 (503, "5")
@@ -473,15 +474,15 @@ mod tests {
             retry_after: std::time::Duration::from_millis(retry_after_ms),
         };
         for (retry_after_ms, expect) in [(1000, "1"), (1001, "2"), (1_000_000, "30")] {
-            for status in [
-                StatusCode::SERVICE_UNAVAILABLE,
-                StatusCode::TOO_MANY_REQUESTS,
+            for (status, code) in [
+                (QueueTimeoutStatus::ServiceUnavailable, 503),
+                (QueueTimeoutStatus::TooManyRequests, 429),
             ] {
                 let response =
                     ApiError::of_write(&throttled(retry_after_ms), status).into_response();
                 assert_eq!(
-                    (response.status(), retry_after(&response).as_str()),
-                    (status, expect)
+                    (response.status().as_u16(), retry_after(&response).as_str()),
+                    (code, expect)
                 );
             }
         }
@@ -492,7 +493,7 @@ mod tests {
             flag: "--x",
         };
         assert_eq!(
-            ApiError::of_write(&large, StatusCode::TOO_MANY_REQUESTS)
+            ApiError::of_write(&large, QueueTimeoutStatus::TooManyRequests)
                 .kind
                 .status(),
             413

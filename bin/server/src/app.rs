@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
+use varve_config::settings::Settings;
 use varve_context::Interrupt;
 use varve_context::scheduler::Scheduler;
 use varve_system::machine;
@@ -25,7 +26,6 @@ use super::rejections::RejectionLog;
 use super::requests::life::Requests;
 use super::rules::Rules;
 use super::senders::Senders;
-use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
 use crate::notifier::Notifier;
@@ -86,7 +86,7 @@ impl App {
         Ok(Self {
             started: Timestamp::now(),
             config,
-            notifications: Notifications::new(settings.args.max_notifications_subscribers),
+            notifications: Notifications::new(settings.web.notifications_subscribers_max),
             quit: Quit::default(),
             phase: AtomicU8::new(STARTING),
             reloading: Mutex::default(),
@@ -240,7 +240,7 @@ impl App {
             ),
             (
                 "prometheus_engine_queries_concurrent_max",
-                self.settings.args.query_max_concurrency as u64,
+                self.settings.query.concurrency_max as u64,
             ),
             (
                 "prometheus_tsdb_retention_limit_seconds",
@@ -270,7 +270,7 @@ impl App {
         if self.pressure.check() {
             self.requests.active.interrupt_heaviest(Interrupt::Pressure);
         }
-        let max = self.settings.query_max_memory_total;
+        let max = self.settings.query.memory_total_max;
         let held = self.requests.query_memory().used();
         self.requests
             .query_memory()

@@ -21,7 +21,6 @@ pub mod requests;
 pub mod rules;
 pub mod self_scrape;
 pub mod senders;
-pub mod settings;
 pub mod shutdown;
 pub mod store;
 pub mod traces;

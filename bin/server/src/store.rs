@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use varve_advise::usage::{Requester, Usage};
 use varve_config::file::Config;
+use varve_config::settings::{Retention, StoreOptions};
 use varve_context::QueryContext;
 use varve_env::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
@@ -17,12 +18,10 @@ use varve_ingest::relabel::{
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher, TimeRange};
 use varve_promql::print_matchers;
+use varve_query::Engine;
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_query::{Engine, EngineOptions};
 use varve_tsdb::retention::RetentionRule;
-use varve_tsdb::{Db, Error, Options, ReadContext};
-
-use crate::settings::Retention;
+use varve_tsdb::{Db, Error, ReadContext};
 
 /// The store that requests use.
 #[derive(Debug)]
@@ -51,19 +50,6 @@ const HA_FILE: &str = "ha";
 const DISABLED_RULES_FILE: &str = "disabled-rules";
 /// The file of a snapshot with the configuration in force.
 const CONFIG_FILE: &str = "config.yml";
-
-/// Options of a [`Store`].
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// Options of the storage engine.
-    pub tsdb: Options,
-    /// Limits of the write path.
-    pub ingest: varve_ingest::Limits,
-    /// Options of the query engine.
-    pub engine: EngineOptions,
-    /// Whether OTLP deltas are added up.
-    pub delta_to_cumulative: bool,
-}
 
 impl Store {
     /// Opens a data directory. Returns when the series of its WAL are known.

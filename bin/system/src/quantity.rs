@@ -25,7 +25,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Prints a duration as Prometheus does. A fraction of a millisecond is left out.
 pub fn print_duration(duration: Duration) -> String {
-    varve_promql::duration::print_duration(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+    varve_promql::duration::print_duration(millis(duration))
+}
+
+/// Returns a duration in milliseconds.
+pub fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024

@@ -762,7 +762,11 @@ async fn openapi_yaml(State(app): State<Arc<App>>, form: Form) -> Response {
     ];
     (
         headers,
-        document::describe(&endpoints(), version, app.settings.external_url.as_str()),
+        document::describe(
+            &endpoints(),
+            version,
+            app.settings.web.external_url.as_str(),
+        ),
     )
         .into_response()
 }
@@ -777,7 +781,7 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     cors::add_headers(
-        &state.app.settings.args.cors_origin,
+        &state.app.settings.web.cors_origin,
         request.headers().get(header::ORIGIN),
         response.headers_mut(),
     );
@@ -788,7 +792,7 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
 async fn not_found(State(state): State<HttpState>, request: Request) -> Response {
     static SERVED: LazyLock<Vec<&str>> =
         LazyLock::new(|| endpoints().iter().map(|endpoint| endpoint.path).collect());
-    let prefix = state.app.settings.route_prefix.escaped();
+    let prefix = state.app.settings.web.route_prefix.escaped();
     redirect::to_served(&prefix, request.method(), request.uri(), &SERVED).unwrap_or_else(no_page)
 }
 

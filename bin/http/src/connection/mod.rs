@@ -106,7 +106,7 @@ pub(crate) async fn serve(server: Server, listeners: Listeners, stop: watch::Rec
         idle: metrics.connections_evicted.clone(),
         slow: metrics.connections_evicted_slow.clone(),
     };
-    let connections = Connections::new(app.settings.args.max_connections, evictions);
+    let connections = Connections::new(app.settings.web.connections_max, evictions);
     if let Some(listener) = listeners.grpc {
         let server = Server {
             routes: server.routes.clone().only_grpc(),
@@ -185,7 +185,7 @@ async fn serve_connection(
     let _best_effort = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok().map(Peer);
     let stalled = app.metrics.connections_stalled.clone();
-    let socket = StallGuard::new(stream, app.settings.response.stall_timeout, stalled);
+    let socket = StallGuard::new(stream, app.settings.web.response.stall_timeout, stalled);
     let web = web.current();
     let Some(tls) = web.tls.clone() else {
         return serve_http(
@@ -258,7 +258,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             if !has_permit {
                 request
                     .extensions_mut()
-                    .insert(TooManyConnections(app.settings.args.max_connections));
+                    .insert(TooManyConnections(app.settings.web.connections_max));
             }
             if is_http2 && !guard.is_on_reserved() {
                 guard.enter_stream().await;
@@ -290,7 +290,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 () = connection.slow() => return,
             }
         }
-        () = connection.idle_for(app.settings.args.read_timeout) => {
+        () = connection.idle_for(app.settings.web.read_timeout) => {
             serving.as_mut().graceful_shutdown();
             // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY
             // are served.
@@ -326,18 +326,18 @@ impl TooManyConnections {
 /// Returns the HTTP implementation with the limits of a connection.
 fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
     let mut builder = auto::Builder::new(Streams::new(
-        app.settings.response.stall_timeout,
+        app.settings.web.response.stall_timeout,
         &app.metrics.streams_stalled,
     ));
     // Between requests this is the time that an idle connection is kept.
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.settings.args.read_timeout);
+        .header_read_timeout(app.settings.web.read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(streams_max(app.settings.args.max_connections))
+        .max_concurrent_streams(streams_max(app.settings.web.connections_max))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(STREAM_SEND_BUFFER)

@@ -39,8 +39,11 @@ impl Method for ExemplarsRequest {
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let (expr, _expr_charge) =
-            varve_promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
+        let (expr, _expr_charge) = varve_promql::parse_within(
+            &work.ctx,
+            &self.query,
+            &caller.app.settings.query.features,
+        )?;
         let mut selectors = Vec::new();
         for matchers in varve_promql::selectors(&expr) {
             selectors.extend(

@@ -94,7 +94,7 @@ impl Method for QueryRangeRequest {
                 self.interval_seconds
             )));
         }
-        let points_max = caller.app.settings.args.query_max_points;
+        let points_max = caller.app.settings.query.points_max;
         let n_steps = self
             .end_time_seconds
             .saturating_sub(self.start_time_seconds)

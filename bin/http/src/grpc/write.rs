@@ -36,7 +36,7 @@ async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
     check_open(&state.app)?;
     let coding = coding(request.headers())
         .map_err(|status| Status::new(Code::Unavailable, status.message))?;
-    let tenant_label = state.app.settings.args.receive_tenant_label_name.clone();
+    let tenant_label = state.app.settings.web.receive_tenant_label.clone();
     let record = record_of(request.extensions())?;
     let mut charge = state.app.requests.memory_of_write(&record).charge();
     let written = ingest(state, request, move |receiver, origin, body| {

@@ -23,7 +23,7 @@ pub(crate) async fn authorize(
     next: Next,
 ) -> Response {
     let web = state.web.current();
-    let allowed = match origin::check(&request, &state.app.settings.args.allowed_hosts) {
+    let allowed = match origin::check(&request, &state.app.settings.web.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
         Ok(()) if ui::is_served(request.method(), request.uri().path()) => Ok(()),
         Ok(()) => {

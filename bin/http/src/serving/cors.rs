@@ -13,7 +13,7 @@ pub(crate) async fn cors(State(state): State<HttpState>, request: Request, next:
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = next.run(request).await;
     add_headers(
-        &state.app.settings.args.cors_origin,
+        &state.app.settings.web.cors_origin,
         origin.as_ref(),
         response.headers_mut(),
     );

@@ -21,7 +21,7 @@ pub(crate) async fn clean_only(
     request: Request,
     next: Next,
 ) -> Response {
-    let prefix = state.app.settings.route_prefix.escaped();
+    let prefix = state.app.settings.web.route_prefix.escaped();
     match to_clean(&prefix, request.method(), request.uri()) {
         Some(elsewhere) => elsewhere,
         None => next.run(request).await,

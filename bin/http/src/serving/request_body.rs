@@ -7,9 +7,9 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
+use varve_config::settings::Settings;
 use varve_context::{Charge, Limit};
 use varve_server::app::App;
-use varve_server::settings::Settings;
 
 use super::compression::BodyCoding;
 use super::state::HttpState;
@@ -78,8 +78,8 @@ impl BodyLimits {
         Self {
             size_max,
             what,
-            timeout: settings.args.read_timeout,
-            rate_min: settings.args.min_body_rate,
+            timeout: settings.web.read_timeout,
+            rate_min: settings.web.body_rate_min,
         }
     }
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use varve_config::settings::ResponseLimits;
 use varve_context::{Charge, Interrupt, scheduler};
-use varve_server::settings::ResponseLimits;
 use varve_tsdb::ReadContext;
 
 use super::gate::Permit;

@@ -9,7 +9,7 @@ use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use varve_server::settings::external_url::RoutePrefix;
+use varve_config::external_url::RoutePrefix;
 
 use super::authorize::authorize;
 use super::redirect::{clean, redirect, to_other_slash};
@@ -31,7 +31,7 @@ pub(crate) struct Routes {
 impl Routes {
     /// Creates the routes of a server that serves `inside` below its prefix.
     pub(crate) fn new(inside: Router, state: HttpState) -> Self {
-        let prefix = state.app.settings.route_prefix.clone();
+        let prefix = state.app.settings.web.route_prefix.clone();
         // A redirect shows nothing of the store, and no layer makes a record of its request.
         let root = endpoint::get("/", to_prefix)
             .always_open()
@@ -98,7 +98,7 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
 
 /// Redirects from `/` to the prefix.
 async fn to_prefix(State(state): State<HttpState>) -> Response {
-    let prefix = state.app.settings.route_prefix.escaped();
+    let prefix = state.app.settings.web.route_prefix.escaped();
     redirect(StatusCode::FOUND, &Method::GET, &Uri::default(), &prefix).unwrap_or_else(no_page)
 }
 
@@ -106,7 +106,7 @@ async fn to_prefix(State(state): State<HttpState>) -> Response {
 async fn elsewhere(State(state): State<HttpState>, request: Request) -> Response {
     let method = request.method();
     let uri = request.uri();
-    let prefix = &state.app.settings.route_prefix;
+    let prefix = &state.app.settings.web.route_prefix;
     let plain = clean(uri.path());
     let redirected = if plain != uri.path() {
         redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &plain)

@@ -221,7 +221,7 @@ pub async fn run(
     job: Box<Job>,
 ) -> Result {
     let computation = Computation::alone(state.app.requests.context(record, class, timeout));
-    let out = ResponseWriter::new(&computation, state.app.settings.response);
+    let out = ResponseWriter::new(&computation, state.app.settings.web.response);
     start(state, record, class, out, job).await;
     respond(computation).await
 }
@@ -286,7 +286,7 @@ fn lead(
     job: Box<Job>,
 ) {
     let state = state.clone();
-    let out = ResponseWriter::new(computation, state.app.settings.response);
+    let out = ResponseWriter::new(computation, state.app.settings.web.response);
     let record = Arc::clone(record);
     let mut started = Box::pin(async move { start(&state, &record, class, out, job).await });
     // Fast path: a permit is free.

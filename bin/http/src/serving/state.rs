@@ -55,34 +55,31 @@ impl HttpState {
             Gate::new(flag, n_permits, queue, metrics)
         };
         // One queue per class.
-        let queue = Queue::of_reads(
-            settings.args.query_max_queued,
-            settings.args.query_queue_timeout,
-        );
-        let write_queue = Queue::of_writes(settings.args.max_connections);
+        let queue = Queue::of_reads(settings.query.queued_max, settings.query.queue_timeout);
+        let write_queue = Queue::of_writes(settings.web.connections_max);
         let gates = Gates {
             queries: gate(
                 "--query.max-concurrency",
                 RequestClass::Query,
-                settings.args.query_max_concurrency,
+                settings.query.concurrency_max,
                 queue,
             ),
             metadata: gate(
                 "--query.metadata-concurrency",
                 RequestClass::Metadata,
-                settings.metadata_concurrency,
+                settings.query.metadata_concurrency_max,
                 queue,
             ),
             remote_reads: gate(
                 "--storage.remote.read-concurrent-limit",
                 RequestClass::RemoteRead,
-                settings.remote_read_concurrency,
+                settings.remote_read.concurrency_max,
                 queue,
             ),
             writes: gate(
                 "--ingest.concurrency-max",
                 RequestClass::Write,
-                settings.args.ingest.concurrency_max,
+                settings.write.concurrency_max,
                 write_queue,
             ),
         };

@@ -28,7 +28,6 @@ mod target;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -36,6 +35,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use varve_config::file::Config;
 use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
+use varve_config::settings::NotifierOptions;
 use varve_ingest::relabel::Relabeling;
 
 pub(crate) use alert::Alert;
@@ -43,36 +43,6 @@ pub(crate) use metrics::NotifierMetrics;
 
 use discovery::{Discovery, Source};
 use sender::{Sender, SenderSettings};
-
-/// Flags of the notifier, and its times.
-#[derive(Debug, Clone, Copy)]
-pub struct NotifierOptions {
-    /// Maximum number of alerts in a queue.
-    pub queue_capacity: usize,
-    /// Maximum number of alerts in a request.
-    pub batch_size: usize,
-    /// `true` if queued alerts are sent at shutdown, and after a reload that removes their
-    /// Alertmanager.
-    pub drain_on_shutdown: bool,
-    /// Maximum time to send them.
-    pub drain_time_max: Duration,
-    /// Pause before a failed batch is sent again.
-    pub retry_pause: Duration,
-}
-
-impl Default for NotifierOptions {
-    fn default() -> Self {
-        Self {
-            queue_capacity: 10_000,
-            batch_size: 256,
-            drain_on_shutdown: true,
-            drain_time_max: Duration::from_secs(10),
-            // Together with two timeouts of 10 s, the pause is well below the resend delay of a
-            // minute.
-            retry_pause: Duration::from_secs(5),
-        }
-    }
-}
 
 /// Sends alerts to all Alertmanagers.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use varve_client::{AsyncClient, ClientOptions, Url};
 use varve_config::file::alerting::AlertmanagerConfig;
+use varve_config::settings::NotifierOptions;
 use varve_system::printing::error_chain;
 use varve_system::version::USER_AGENT;
 
-use super::NotifierOptions;
 use super::metrics::NotifierMetrics;
 use super::queue::Queue;
 

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -131,7 +131,10 @@ fn alerting(alertmanagers: &[String]) -> Config {
 fn options() -> NotifierOptions {
     NotifierOptions {
         retry_pause: Duration::from_millis(1),
-        ..NotifierOptions::default()
+        queue_capacity: 10_000,
+        batch_size: 256,
+        drain_on_shutdown: true,
+        drain_time_max: Duration::from_secs(10),
     }
 }
 

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use varve_config::settings::Settings;
 use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_env::{Clock, SystemClock};
 use varve_tsdb::ReadContext;
@@ -24,8 +25,6 @@ use crate::queries::query_breaker::QueryBreaker;
 use crate::queries::query_log::{LoggedQuery, Origin, QueryLog};
 use crate::queries::query_stats;
 use crate::queries::top_queries::{Cost, TopQueries};
-use crate::settings::Settings;
-use crate::settings::flags::QUERY_BREAKER_FAILURES;
 use crate::traces::Trace;
 
 /// What all requests of a server share.
@@ -78,24 +77,24 @@ impl Requests {
             query_log: metrics.query_log.clone(),
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(
-                QUERY_BREAKER_FAILURES,
-                settings.args.query_breaker_timeout,
+                settings.query.breaker_failures,
+                settings.query.breaker_timeout,
             ),
             limits: RequestLimits {
-                timeout_max: settings.args.query_timeout,
-                query_memory_max: settings.query_max_memory,
-                write_memory_max: settings.write_bytes_in_flight_max,
-                metadata_series_max: settings.metadata_series_max,
-                takes_partial: settings.args.query_partial_during_replay,
+                timeout_max: settings.query.timeout,
+                query_memory_max: settings.query.memory_max,
+                write_memory_max: settings.write.bytes_in_flight_max,
+                metadata_series_max: settings.query.metadata_series_max,
+                takes_partial: settings.query.partial_during_replay,
             },
             query_memory: MemoryBudget::with_reclaimer(
                 Limit::QueryMemoryTotal,
-                settings.query_max_memory_total,
+                settings.query.memory_total_max,
                 reclaimer,
             ),
             write_memory: MemoryBudget::new(
                 Limit::WritesMemory,
-                settings.write_bytes_in_flight_max,
+                settings.write.bytes_in_flight_max,
             ),
         }
     }

@@ -19,7 +19,6 @@ mod load;
 mod scheduler;
 mod storage;
 
-use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,11 +26,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex, RwLock};
 use varve_config::file::Config;
 use varve_config::file::rules::Wait;
+use varve_config::settings::RulesOptions;
 use varve_context::{Limit, MemoryBudget};
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::arrival::Lags;
-use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
+use varve_rules::{AlertsMax, RuleSet, Settings, Threads, Time};
 
 use crate::requests::record::RequestRecord;
 use load::Files;
@@ -39,29 +39,6 @@ pub(crate) use load::hash_files;
 use scheduler::Entries;
 use scheduler::RuleThreads;
 pub use scheduler::start;
-
-/// Flags of rules, checked.
-#[derive(Debug, Clone)]
-pub struct RulesOptions {
-    /// Minimum time between two notifications of an alert.
-    pub resend_delay: Duration,
-    /// How alerts are restored after an outage.
-    pub restore: RestoreOptions,
-    /// Longest outage after which missed evaluations are caught up.
-    pub catch_up: Duration,
-    /// Maximum number of alerts of all rules.
-    pub alerts_max: usize,
-    /// Threads that evaluate rules.
-    pub concurrency: NonZero<usize>,
-    /// Active write requests of known series above which rules pause.
-    pub active_writes_max: usize,
-    /// Maximum memory of all evaluations in bytes.
-    pub memory_max: usize,
-    /// The URL of the server, for links in alerts.
-    pub external_url: String,
-    /// The optional parts of PromQL that rules may use.
-    pub features: Features,
-}
 
 /// The rules of a server.
 #[derive(Debug)]

@@ -51,7 +51,7 @@ impl<'a> RuleStorage<'a> {
             store,
             engine,
             yield_now,
-            timeout: interval.min(app.settings.args.query_timeout),
+            timeout: interval.min(app.settings.query.timeout),
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> RuleStorage<'a> {
         self.app
             .rules
             .memory
-            .child(Limit::QueryMemory, self.app.settings.query_max_memory)
+            .child(Limit::QueryMemory, self.app.settings.query.memory_max)
     }
 
     /// Returns the record of a query, with its trace if it is sampled.
@@ -277,7 +277,7 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn notify(&self, alerts: Vec<Notification>) {
-        let external_url = self.app.settings.external_url.as_str();
+        let external_url = self.app.settings.web.external_url.as_str();
         self.app.notifier.send(
             alerts
                 .into_iter()

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
+use hyper::HeaderMap;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::task::JoinHandle;

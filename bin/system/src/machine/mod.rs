@@ -147,6 +147,11 @@ impl Memory {
             .unwrap_or(MEMORY_FALLBACK_BYTES)
     }
 
+    /// Returns `part / n_parts` of the lowest limit.
+    pub fn share(&self, part: u64, n_parts: u64) -> usize {
+        usize::try_from(self.limit_bytes() / n_parts * part).unwrap_or(usize::MAX)
+    }
+
     /// Returns the usage that is closest to its limit; `None` if the system does not report it.
     pub fn usage(&self) -> Option<Usage> {
         let usages = self

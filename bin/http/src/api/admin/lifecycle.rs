@@ -60,7 +60,7 @@ fn reject(app: &App, method: &Method) -> Option<Response> {
             "Only POST or PUT requests allowed",
         ));
     }
-    (!app.settings.args.enable_lifecycle)
+    (!app.settings.web.is_lifecycle_enabled)
         .then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
 }
 

@@ -46,7 +46,7 @@ async fn run(
 
 /// Returns an error unless `--web.enable-admin-api` is set.
 pub(crate) fn check_enabled(app: &App) -> Result<()> {
-    if app.settings.args.enable_admin_api {
+    if app.settings.web.is_admin_enabled {
         Ok(())
     } else {
         Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"))

@@ -65,7 +65,7 @@ async fn respond(
     let timeout = form.timeout()?;
     let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
-    let start_ms = now_ms.saturating_sub(state.app.settings.lookback_delta_ms);
+    let start_ms = now_ms.saturating_sub(state.app.settings.query.lookback_delta_ms);
     let range = TimeRange {
         start_ms,
         end_ms: now_ms,

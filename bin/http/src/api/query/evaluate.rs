@@ -51,7 +51,7 @@ pub(crate) async fn range(
     form: Form,
 ) -> Result {
     let limit = form.limit()?;
-    let steps = form.steps(state.app.settings.args.query_max_points)?;
+    let steps = form.steps(state.app.settings.query.points_max)?;
     let query = Query::read(&form, &headers, who, steps, limit)?;
     respond(&state, &record, query).await
 }
@@ -71,7 +71,7 @@ pub(crate) async fn explain(
     let steps = if is_instant {
         instant_of(&form)?
     } else {
-        form.steps(state.app.settings.args.query_max_points)?
+        form.steps(state.app.settings.query.points_max)?
     };
     let query = Query {
         stats: StatsLevel::Plan,

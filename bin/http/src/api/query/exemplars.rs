@@ -25,7 +25,7 @@ pub(crate) async fn query_exemplars(
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    let features = state.app.settings.features;
+    let features = state.app.settings.query.features;
     let range = read_range(&form)?;
     let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| respond(work, &who, form.first("query"), &features, range));

@@ -18,7 +18,7 @@ pub(crate) async fn format(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let features = state.app.settings.features;
+    let features = state.app.settings.query.features;
     let job = Job::from_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
@@ -37,7 +37,7 @@ pub(crate) async fn parse(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let features = state.app.settings.features;
+    let features = state.app.settings.query.features;
     let job = Job::from_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;

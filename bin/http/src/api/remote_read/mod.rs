@@ -79,8 +79,8 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
     let reader = Reader {
         who,
         external: state.app.config.current().global.external_labels.clone(),
-        samples_max: settings.args.remote_read_sample_limit,
-        frame_size_max: settings.args.remote_read_frame_size,
+        samples_max: settings.remote_read.samples_max,
+        frame_size_max: settings.remote_read.frame_size_max,
     };
     let job = Job::from_fn(move |work| {
         let _charge = charge;

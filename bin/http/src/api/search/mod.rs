@@ -115,10 +115,10 @@ async fn search(
     field: impl FnOnce(&Form) -> Result<Field> + Send + 'static,
 ) -> Result {
     let settings = &state.app.settings;
-    if !settings.search {
+    if !settings.web.search {
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
-    let limit_max = settings.args.search_max_limit;
+    let limit_max = settings.web.search_results_max;
     let timeout = form.timeout()?;
     let job = Job::from_fn(move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;

@@ -52,7 +52,7 @@ pub(crate) async fn status(
     let now_ms = SystemClock.now_ms();
     let settings = &state.app.settings;
     let range = TimeRange {
-        start_ms: now_ms - settings.lookback_delta_ms + 1,
+        start_ms: now_ms - settings.query.lookback_delta_ms + 1,
         end_ms: now_ms,
     };
     let retention = settings.retention(&state.app.config.current()).time;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_config::settings::Settings;
 use varve_promql::{Features, functions};
 use varve_server::app::App;
-use varve_server::settings::Settings;
 
 use crate::api::search;
 use crate::response::success_unescaped;
@@ -33,7 +33,7 @@ fn list(settings: &Settings) -> FeatureList {
         type_and_unit_labels,
         unquoted_utf8_names,
         ..
-    } = settings.features;
+    } = settings.query.features;
     let mut language: BTreeMap<_, _> = named(&[
         ("at_modifier", true),
         ("negative_offset", true),
@@ -47,16 +47,17 @@ fn list(settings: &Settings) -> FeatureList {
     ]);
     language.extend(
         settings
+            .query
             .features
             .keywords()
             .map(|(name, on)| (name.to_owned(), on)),
     );
     let mut api: BTreeMap<_, _> = named(&[
-        ("admin", settings.args.enable_admin_api),
-        ("lifecycle", settings.args.enable_lifecycle),
+        ("admin", settings.web.is_admin_enabled),
+        ("lifecycle", settings.web.is_lifecycle_enabled),
         ("remote_write_receiver", true),
         ("otlp_write_receiver", true),
-        ("search", settings.search),
+        ("search", settings.web.search),
         ("label_values_match", true),
         ("query_warnings", true),
         ("query_stats", true),
@@ -71,12 +72,14 @@ fn list(settings: &Settings) -> FeatureList {
             .iter()
             .map(|name| (format!("search_fuzz_alg_{name}"), true)),
     );
-    let is_on = |experimental: bool| !experimental || settings.features.experimental_functions;
+    let is_on =
+        |experimental: bool| !experimental || settings.query.features.experimental_functions;
     let all_functions = functions::FUNCTIONS.iter();
     let all_functions = all_functions
         .map(|function| (function.name.to_owned(), is_on(function.experimental)))
         .collect();
     let operators = settings
+        .query
         .features
         .operators()
         .map(|(name, on)| (name.to_owned(), on))

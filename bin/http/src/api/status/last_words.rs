@@ -63,7 +63,7 @@ pub(crate) async fn status(Extracted(app): Extracted<Arc<App>>) -> Result {
 }
 
 fn read(app: &App) -> Result<Option<PreviousProcess>> {
-    let path = app.settings.args.tsdb_path.join(log::PREVIOUS_FILE);
+    let path = app.settings.data_dir.join(log::PREVIOUS_FILE);
     if !path.exists() {
         return Ok(None);
     }

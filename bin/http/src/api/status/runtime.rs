@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
+use varve_config::settings::Retention;
 use varve_server::app::App;
-use varve_server::settings::Retention;
 use varve_system::machine;
 use varve_system::quantity::{print_duration, print_size};
 use varve_system::version as this;
@@ -132,7 +132,7 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
 
 /// Returns the retention in force as Prometheus prints it: `15d or 512GiB`.
 fn retention(app: &App) -> String {
-    if let Some(age) = app.settings.args.objstore.local_retention {
+    if let Some(age) = app.settings.local_retention {
         return format!("{} after upload", print_duration(age));
     }
     let Retention { time, size } = app.settings.retention(&app.config.current());

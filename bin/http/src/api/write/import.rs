@@ -33,7 +33,7 @@ pub(crate) async fn json_lines(State(state): State<HttpState>, request: Request)
 }
 
 async fn import(state: &HttpState, request: Request, format: TextFormat) -> Result {
-    let timeout = state.app.settings.args.read_timeout;
+    let timeout = state.app.settings.web.read_timeout;
     let query = request.uri().query().unwrap_or_default();
     let import = read(request.headers(), query, format, timeout).map_err(ApiError::plain)?;
     let write = ingest(state, request, move |receiver, origin, body| {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use varve_config::flags::QueueTimeoutStatus;
 use varve_env::{Clock, SystemClock};
 use varve_ingest::admission::Origin;
 use varve_ingest::{Receiver, WriteError, Written};
@@ -46,7 +47,7 @@ pub(crate) async fn ingest(
 
     let mut charge = app.requests.memory_of_write(&record).charge();
     let limits = BodyLimits::new(
-        settings.args.ingest.body_size_max,
+        settings.write.body_size_max,
         "--ingest.body-size-max",
         settings,
     );
@@ -66,7 +67,7 @@ pub(crate) async fn ingest(
         .await
         .map_err(|rejected| {
             rejected
-                .rejected_write(settings.queue_timeout_status)
+                .rejected_write(settings.write.queue_timeout_status)
                 .plain()
         })?;
     let store = app.store().ok_or_else(|| ApiError::stopping().plain())?;
@@ -110,7 +111,7 @@ pub(crate) async fn ingest(
         written
     });
     match written.await {
-        Ok(written) => written.map_err(|error| failed(&error, settings.queue_timeout_status)),
+        Ok(written) => written.map_err(|error| failed(&error, settings.write.queue_timeout_status)),
         Err(_panic_is_logged) => {
             state.app.metrics.panics.inc();
             Err(ApiError::panicked().plain())
@@ -151,7 +152,7 @@ fn unread(error: BodyError) -> ApiError {
     ApiError { kind, ..error }
 }
 
-fn failed(error: &WriteError, queue_timeout_status: StatusCode) -> ApiError {
+fn failed(error: &WriteError, queue_timeout_status: QueueTimeoutStatus) -> ApiError {
     let failed = ApiError::of_write(error, queue_timeout_status).plain();
     if failed.kind.is_retryable()
         && let Some(n_suppressed) = FAILED.admit(log_kind(error.cause()), Instant::now())

@@ -1,31 +1,18 @@
-//! The flags of `varve serve`.
+//! The flags of `varve serve`, as typed. [`settings::resolve`](crate::settings::resolve) turns them
+//! into the values that the parts of a server see: a 0 that stands for a share of the memory or for
+//! the number of cores is only visible here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
-use varve_ingest::Limits;
 use varve_regexp::Regexp;
 use varve_system::log;
-use varve_system::machine;
+use varve_system::machine::Memory;
 use varve_system::quantity::{parse_duration, parse_size};
 
-use super::external_url::ExternalUrl;
-
-/// Number of times in a row that a query may exceed a memory limit before it is rejected without
-/// evaluation.
-pub(crate) const QUERY_BREAKER_FAILURES: u32 = 3;
-/// Maximum number of metric families with metadata in a write request.
-const FAMILIES_PER_REQUEST_MAX: usize = 100_000;
-/// Maximum bytes of a label name.
-const LABEL_NAME_SIZE_MAX: usize = 1024;
-/// Maximum number of queued write requests.
-const QUEUED_REQUESTS_MAX: usize = 256;
-/// Maximum bytes of the route cache, on a machine with enough memory: 23 million label sets.
-const ROUTE_CACHE_SIZE_MAX: usize = 1 << 30;
+use crate::external_url::ExternalUrl;
 
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
@@ -37,20 +24,20 @@ pub struct ServeArgs {
 
     /// Reload the configuration when its file, a relabel file or a rule file changes
     #[arg(long = "config.auto-reload")]
-    pub config_auto_reload: bool,
+    pub(crate) config_auto_reload: bool,
 
     /// How often --config.auto-reload checks the files for changes
     #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
-    pub config_auto_reload_interval: Duration,
+    pub(crate) config_auto_reload_interval: Duration,
 
     /// Address to listen on; port 0 picks a free port and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
-    pub listen_address: String,
+    pub(crate) listen_address: String,
 
     /// Address of another listener, only for the gRPC services of Thanos, which
     /// --web.listen-address serves too; usually with port 10901
     #[arg(long = "grpc-address", value_name = "HOST:PORT", value_parser = parse_address)]
-    pub grpc_address: Option<String>,
+    pub(crate) grpc_address: Option<String>,
 
     /// Label in which the tenant of samples from a Thanos Receive router is stored [empty: none]
     #[arg(
@@ -58,16 +45,16 @@ pub struct ServeArgs {
         value_name = "NAME",
         default_value = "tenant_id"
     )]
-    pub receive_tenant_label_name: String,
+    pub(crate) receive_tenant_label_name: String,
 
     /// URL under which clients reach this server, for links; its path is the default of
     /// --web.route-prefix [empty: host name and port of the listener]
     #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]
-    pub external_url: ExternalUrl,
+    pub(crate) external_url: ExternalUrl,
 
     /// Path under which all endpoints are served [empty: path of --web.external-url]
     #[arg(long = "web.route-prefix", value_name = "PATH", default_value = "")]
-    pub route_prefix: String,
+    pub(crate) route_prefix: String,
 
     /// File with TLS, passwords and tokens, in the format of Prometheus' exporter-toolkit; reloaded
     /// when it changes
@@ -76,40 +63,40 @@ pub struct ServeArgs {
 
     /// Maximum time to read a request, and to keep an idle connection open
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
-    pub read_timeout: Duration,
+    pub(crate) read_timeout: Duration,
 
     /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one
     /// gets 408, or 503 for a write [0: no limit]
     #[arg(long = "web.min-body-rate", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
-    pub min_body_rate: usize,
+    pub(crate) min_body_rate: usize,
 
     /// Maximum number of open connections, at most half of the limit of open files; above it the
     /// longest idle one is closed, or the one whose request body arrives most slowly
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
-    pub max_connections: usize,
+    pub(crate) max_connections: usize,
 
     /// Size of the response buffer; an error that occurs while the response fits into it still gets
     /// its own status code
     #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
-    pub response_buffer: usize,
+    pub(crate) response_buffer: usize,
 
     /// Maximum time that a client may read nothing before its response is truncated
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
-    pub write_stall_timeout: Duration,
+    pub(crate) write_stall_timeout: Duration,
 
     /// Maximum size of a response; a larger response gets 422, or is truncated if it has started
     /// [0: no limit]
     #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub max_response_size: usize,
+    pub(crate) max_response_size: usize,
 
     /// Enable /api/v1/admin (delete series, snapshot, compact, import), /debug/pprof/profile and
     /// DELETE /api/v1/status/queries/ID
     #[arg(long = "web.enable-admin-api")]
-    pub enable_admin_api: bool,
+    pub(crate) enable_admin_api: bool,
 
     /// Enable /-/reload and /-/quit
     #[arg(long = "web.enable-lifecycle")]
-    pub enable_lifecycle: bool,
+    pub(crate) enable_lifecycle: bool,
 
     /// Host names under which clients reach this server; a request with another `Host` gets 403,
     /// except IP addresses and localhost [empty: any]
@@ -118,11 +105,11 @@ pub struct ServeArgs {
         value_name = "NAME,...",
         value_delimiter = ','
     )]
-    pub allowed_hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
 
     /// Regex for origins whose pages may read responses (CORS); it is fully anchored
     #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
-    pub cors_origin: Regexp,
+    pub(crate) cors_origin: Regexp,
 
     /// Maximum number of subscribers to /api/v1/notifications/live; further ones get 204
     #[arg(
@@ -138,19 +125,19 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "10000"
     )]
-    pub search_max_limit: usize,
+    pub(crate) search_max_limit: usize,
 
     /// Maximum number of alerts queued for an Alertmanager; above it the oldest are dropped
     #[arg(long = "alertmanager.notification-queue-capacity", value_name = "N", default_value = "10000", value_parser = parse_count)]
-    pub notification_queue_capacity: usize,
+    pub(crate) notification_queue_capacity: usize,
 
     /// Maximum number of alerts in a request to an Alertmanager
     #[arg(long = "alertmanager.notification-batch-size", value_name = "N", default_value = "256", value_parser = parse_count)]
-    pub notification_batch_size: usize,
+    pub(crate) notification_batch_size: usize,
 
     /// Send alerts that are queued at shutdown, for up to 10s; `false` drops them
     #[arg(long = "alertmanager.drain-notification-queue-on-shutdown", value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
-    pub drain_notification_queue: bool,
+    pub(crate) drain_notification_queue: bool,
 
     /// Data directory; created if it does not exist
     #[arg(
@@ -158,12 +145,12 @@ pub struct ServeArgs {
         value_name = "DIR",
         default_value = "data/"
     )]
-    pub tsdb_path: PathBuf,
+    pub(crate) tsdb_path: PathBuf,
 
     /// Number of shards, a power of two up to 256; may change between starts [0: number of cores,
     /// rounded up]
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
-    pub shards: usize,
+    pub(crate) shards: usize,
 
     /// How long to retain samples, counted back from the newest sample or the clock, whichever is
     /// earlier [0: forever]
@@ -177,24 +164,24 @@ pub struct ServeArgs {
     /// How often samples in memory are flushed to blocks; startup replays the WAL since the last
     /// flush
     #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "30m", value_parser = parse_timeout)]
-    pub flush_interval: Duration,
+    pub(crate) flush_interval: Duration,
 
     /// Memory of samples in the heads that triggers an early flush [0: an eighth of --memory.limit]
     #[arg(long = "storage.head.flush-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub flush_size: usize,
+    pub(crate) flush_size: usize,
 
     /// Memory for the cache of recently read block pages [0: a sixteenth of --memory.limit]
     #[arg(long = "storage.block.cache-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub page_cache_size: usize,
+    pub(crate) page_cache_size: usize,
 
     /// Maximum bytes per second that compaction writes [0: no limit]
     #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
-    pub compaction_rate: usize,
+    pub(crate) compaction_rate: usize,
 
     /// Maximum memory of series and samples in the heads; new series get 503 above 15/16 of it, all
     /// writes at the limit [0: half of --memory.limit]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub head_max_memory: usize,
+    pub(crate) head_max_memory: usize,
 
     /// When the WAL is synced to disk: `interval` (every second), `always` (before each response)
     /// or `never` (by the operating system)
@@ -203,7 +190,7 @@ pub struct ServeArgs {
         value_name = "WHEN",
         default_value = "interval"
     )]
-    pub wal_sync: WalSync,
+    pub(crate) wal_sync: WalSync,
 
     /// Number of threads that replay the WAL at startup [0: number of cores]
     #[arg(
@@ -211,11 +198,11 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "0"
     )]
-    pub wal_replay_concurrency: usize,
+    pub(crate) wal_replay_concurrency: usize,
 
     /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
-    pub wal_replay_memory: usize,
+    pub(crate) wal_replay_memory: usize,
 
     /// Treatment of damaged WAL records at replay: `quarantine` (copy them to quarantine/ and
     /// continue) or `refuse` (do not start)
@@ -224,7 +211,7 @@ pub struct ServeArgs {
         value_name = "WHAT",
         default_value = "quarantine"
     )]
-    pub wal_on_corruption: OnCorruption,
+    pub(crate) wal_on_corruption: OnCorruption,
 
     /// Maximum number of concurrent remote reads; further ones are queued [0: no limit]
     #[arg(
@@ -232,7 +219,7 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "10"
     )]
-    pub remote_read_concurrent_limit: usize,
+    pub(crate) remote_read_concurrent_limit: usize,
 
     /// Maximum number of samples per query that a remote read returns in one message [0: no limit]
     #[arg(
@@ -240,19 +227,19 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "50000000"
     )]
-    pub remote_read_sample_limit: usize,
+    pub(crate) remote_read_sample_limit: usize,
 
     /// Approximate maximum size of a frame of a streamed remote read
     #[arg(long = "storage.remote.read-max-bytes-in-frame", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
-    pub remote_read_frame_size: usize,
+    pub(crate) remote_read_frame_size: usize,
 
     /// Maximum time of a query or metadata request; a request may ask for less
     #[arg(long = "query.timeout", value_name = "DURATION", default_value = "2m", value_parser = parse_timeout)]
-    pub query_timeout: Duration,
+    pub(crate) query_timeout: Duration,
 
     /// Maximum number of concurrent queries; further queries wait in a queue
     #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
-    pub query_max_concurrency: usize,
+    pub(crate) query_max_concurrency: usize,
 
     /// Maximum number of concurrent requests for series, labels, label values and metadata; further
     /// requests wait in a queue [0: twice the number of cores, at least 4]
@@ -261,15 +248,15 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "0"
     )]
-    pub query_metadata_concurrency: usize,
+    pub(crate) query_metadata_concurrency: usize,
 
     /// Maximum number of queued queries, and of queued metadata requests; further requests get 503
     #[arg(long = "query.max-queued", value_name = "N", default_value = "256", value_parser = parse_count)]
-    pub query_max_queued: usize,
+    pub(crate) query_max_queued: usize,
 
     /// Maximum time that a query or metadata request waits in its queue; then it gets 503
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
-    pub query_queue_timeout: Duration,
+    pub(crate) query_queue_timeout: Duration,
 
     /// Time for which a query is rejected that exceeded a memory limit three times in a row, before
     /// it is evaluated again
@@ -283,20 +270,20 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "0"
     )]
-    pub query_max_metadata_series: u64,
+    pub(crate) query_max_metadata_series: u64,
 
     /// Number of threads that all queries share for reading and evaluating series [0: number of
     /// cores]
     #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
-    pub query_parallelism: usize,
+    pub(crate) query_parallelism: usize,
 
     /// Maximum number of samples that a query may load into memory
     #[arg(long = "query.max-samples", value_name = "N", default_value = "50000000", value_parser = parse_count)]
-    pub query_max_samples: usize,
+    pub(crate) query_max_samples: usize,
 
     /// Maximum number of points per series of a range query, up to 1000000
     #[arg(long = "query.max-points", value_name = "N", default_value = "11000", value_parser = parse_points)]
-    pub query_max_points: usize,
+    pub(crate) query_max_points: usize,
 
     /// Return partial results with a warning while the WAL is being replayed, instead of waiting
     /// for the time range of the query
@@ -305,30 +292,30 @@ pub struct ServeArgs {
 
     /// How far back a query looks for the latest sample of a series
     #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
-    pub query_lookback_delta: Duration,
+    pub(crate) query_lookback_delta: Duration,
 
     /// Maximum memory of a query [0: a quarter of --query.max-memory-total]
     #[arg(long = "query.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub query_max_memory: usize,
+    pub(crate) query_max_memory: usize,
 
     /// Maximum memory of all queries [0: 40 % of --memory.limit]
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub query_max_memory_total: usize,
+    pub(crate) query_max_memory_total: usize,
 
     /// Memory for results of earlier queries, which are used while no sample that they depend on
     /// changes; 0 disables the result cache
     #[arg(long = "query.cache-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
-    pub query_cache_size: usize,
+    pub(crate) query_cache_size: usize,
 
     /// Memory available to the server, from which other memory limits are derived; a lower limit of
     /// the cgroup takes precedence [0: memory of the machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub memory_limit: usize,
+    pub(crate) memory_limit: usize,
 
     /// Memory use in percent of --memory.limit above which queries get 503; new series get 503
     /// earlier, known series later [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
-    pub memory_refuse_at: u64,
+    pub(crate) memory_refuse_at: u64,
 
     /// Comma-separated feature names to enable, as in Prometheus: promql-experimental-functions,
     /// ...
@@ -337,23 +324,23 @@ pub struct ServeArgs {
         value_name = "NAME,...",
         value_delimiter = ','
     )]
-    pub enable_feature: Vec<String>,
+    pub(crate) enable_feature: Vec<String>,
 
     /// Flags of object storage.
     #[command(flatten)]
-    pub objstore: ObjstoreArgs,
+    pub(crate) objstore: ObjstoreArgs,
 
     /// Flags of writes.
     #[command(flatten)]
-    pub ingest: IngestArgs,
+    pub(crate) ingest: IngestArgs,
 
     /// Flags of rules.
     #[command(flatten)]
-    pub rules: RulesArgs,
+    pub(crate) rules: RulesArgs,
 
     /// How often Varve stores its own metrics [0: never]
     #[arg(long = "self-scrape-interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
-    pub self_scrape_interval: Duration,
+    pub(crate) self_scrape_interval: Duration,
 
     /// Minimum severity of log messages
     #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
@@ -364,74 +351,85 @@ pub struct ServeArgs {
     pub log_format: log::Format,
 }
 
+impl ServeArgs {
+    /// Returns the memory that the process may use.
+    pub fn memory(&self) -> Memory {
+        if self.memory_limit == 0 {
+            Memory::find()
+        } else {
+            Memory::given(self.memory_limit as u64)
+        }
+    }
+}
+
 /// Flags of `varve serve` for object storage.
 #[derive(Debug, Clone, Args)]
-pub struct ObjstoreArgs {
+pub(crate) struct ObjstoreArgs {
     /// Upload finished blocks to the bucket of this file, in the format of Thanos' objstore
     /// configuration
     #[arg(long = "objstore.config-file", value_name = "FILE")]
-    pub bucket: Option<PathBuf>,
+    pub(crate) bucket: Option<PathBuf>,
 
     /// Maximum bytes per second that uploads send and read back [0: no limit]
     #[arg(long = "objstore.max-bandwidth", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub max_bandwidth: usize,
+    pub(crate) max_bandwidth: usize,
 
     /// How often uploads look for finished blocks
     #[arg(long = "objstore.upload-interval", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
-    pub upload_interval: Duration,
+    pub(crate) upload_interval: Duration,
 
     /// Remove local blocks of this age once the bucket has their samples, instead of
     /// --storage.tsdb.retention.time
     #[arg(long = "storage.tsdb.retention.local-after-upload", value_name = "DURATION", value_parser = parse_timeout, requires = "bucket", conflicts_with = "retention_size")]
-    pub local_retention: Option<Duration>,
+    pub(crate) local_retention: Option<Duration>,
 }
 
 /// Flags `--rules.*` of `varve serve`.
 #[derive(Debug, Clone, Args)]
-pub struct RulesArgs {
+pub(crate) struct RulesArgs {
     /// Longest outage after which pending and firing alerts are restored
     #[arg(long = "rules.alert.for-outage-tolerance", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
-    pub outage_tolerance: Duration,
+    pub(crate) outage_tolerance: Duration,
 
     /// Minimum time between a restart and the firing of a restored pending alert; shorter `for`
     /// durations start again
     #[arg(long = "rules.alert.for-grace-period", value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
-    pub grace_period: Duration,
+    pub(crate) grace_period: Duration,
 
     /// Minimum time before an alert is sent to Alertmanager again
     #[arg(long = "rules.alert.resend-delay", value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
-    pub resend_delay: Duration,
+    pub(crate) resend_delay: Duration,
 
     /// Longest outage after which missed evaluations are caught up at startup, without
     /// notifications [0: none]
     #[arg(long = "rules.catch-up", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
-    pub catch_up: Duration,
+    pub(crate) catch_up: Duration,
 
     /// Maximum number of alerts of all rules; a rule that would exceed it fails
     #[arg(long = "rules.alerts-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
-    pub alerts_max: usize,
+    pub(crate) alerts_max: usize,
 
     /// Maximum number of threads that evaluate rules, of groups and of independent rules [0: half
     /// of the cores]
     #[arg(long = "rules.concurrency", value_name = "N", default_value = "0")]
-    pub concurrency: usize,
+    pub(crate) concurrency: usize,
 
     /// Maximum memory of all queries of rules [0: a quarter of --query.max-memory-total]
     #[arg(long = "rules.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub max_memory_total: usize,
+    pub(crate) max_memory_total: usize,
 }
 
 /// Flags `--ingest.*` of `varve serve`.
 #[derive(Debug, Clone, Args)]
-pub struct IngestArgs {
+pub(crate) struct IngestArgs {
     /// Maximum number of concurrent write requests; further ones wait up to 30s, then get
     /// --ingest.queue-timeout-status
     #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
-    pub concurrency_max: usize,
+    pub(crate) concurrency_max: usize,
 
     /// Maximum size of the body of a write request, as received
     #[arg(long = "ingest.body-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
-    pub body_size_max: usize,
+    pub(crate) body_size_max: usize,
 
     /// Maximum size of the decompressed body of a write request
     #[arg(long = "ingest.decompressed-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
@@ -469,9 +467,9 @@ pub struct IngestArgs {
         long = "ingest.queue-timeout-status",
         value_name = "STATUS",
         default_value = "503",
-        value_parser = PossibleValuesParser::new(["503", "429"]).try_map(|status| status.parse::<StatusCode>())
+        value_enum
     )]
-    pub queue_timeout_status: StatusCode,
+    pub(crate) queue_timeout_status: QueueTimeoutStatus,
 
     /// Maximum number of write requests that create series at the same time; further ones are
     /// queued [0: half of the cores]
@@ -483,47 +481,19 @@ pub struct IngestArgs {
     pub(crate) creation_concurrency_max: usize,
 }
 
-impl IngestArgs {
-    /// Returns the maximum memory of write requests if the process may use `memory` bytes.
-    pub fn bytes_in_flight_max(&self, memory: usize) -> usize {
-        // A body of any allowed size fits. A request that runs alone may use twice the result, so
-        // two bodies only fit into twice the memory.
-        let [one, two] = [self.body_size_max, 2 * self.body_size_max];
-        match self.bytes_in_flight_max {
-            0 => (512 << 20)
-                .min(memory / 8)
-                .max(if two <= memory / 4 { two } else { one }),
-            size => size,
-        }
-    }
-
-    /// Returns the limits of the receiver if the process may use `memory` bytes.
-    pub fn limits(&self, memory: usize) -> Limits {
-        Limits {
-            body_size_max: self.body_size_max,
-            decompressed_size_max: self.decompressed_size_max,
-            series_per_request_max: self.series_per_request_max,
-            samples_per_request_max: self.samples_per_request_max,
-            families_per_request_max: FAMILIES_PER_REQUEST_MAX,
-            labels_per_series_max: self.labels_per_series_max,
-            label_name_size_max: LABEL_NAME_SIZE_MAX,
-            label_value_size_max: self.label_value_size_max,
-            bytes_in_flight_max: self.bytes_in_flight_max(memory),
-            route_cache_size_max: ROUTE_CACHE_SIZE_MAX.min(memory / 16),
-            queue_timeout: self.queue_timeout,
-            creation_concurrency_max: match self.creation_concurrency_max {
-                0 => (machine::cores() / 2).max(1),
-                n => n,
-            },
-            queued_requests_max: QUEUED_REQUESTS_MAX,
-        }
-    }
+/// Values of `--ingest.queue-timeout-status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "documentation would appear in the help text")]
+pub enum QueueTimeoutStatus {
+    #[value(name = "503")]
+    ServiceUnavailable,
+    #[value(name = "429")]
+    TooManyRequests,
 }
 
 /// Values of `--storage.wal.sync`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "documentation would appear in the help text")]
-pub enum WalSync {
+pub(crate) enum WalSync {
     Interval,
     Always,
     Never,
@@ -531,8 +501,7 @@ pub enum WalSync {
 
 /// Values of `--storage.wal.on-corruption`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "documentation would appear in the help text")]
-pub enum OnCorruption {
+pub(crate) enum OnCorruption {
     Quarantine,
     Refuse,
 }

@@ -1,0 +1,115 @@
+//! Settings of the HTTP API and of connections.
+
+use std::time::Duration;
+
+use varve_regexp::Regexp;
+
+use super::automatic::or_default;
+use super::features::{SEARCH_FEATURE, has_feature};
+use crate::external_url::{ExternalUrl, RoutePrefix};
+use crate::flags::ServeArgs;
+
+/// Settings of the HTTP API and of connections.
+#[derive(Debug, Clone)]
+pub struct WebSettings {
+    /// Address to listen on.
+    pub listen_address: String,
+    /// Address of a listener for gRPC only.
+    pub grpc_address: Option<String>,
+    /// Label of the tenant of samples that a Thanos Receive router forwards. Empty is none.
+    pub receive_tenant_label: String,
+    /// The URL under which clients reach the server.
+    pub external_url: ExternalUrl,
+    /// The path under which endpoints are served.
+    pub route_prefix: RoutePrefix,
+    /// Maximum time to read a request, and to keep an idle connection open.
+    pub read_timeout: Duration,
+    /// Minimum bytes per second at which a body must arrive. 0 is no limit.
+    pub body_rate_min: usize,
+    /// Maximum number of open connections.
+    pub connections_max: usize,
+    /// Limits of a response.
+    pub response: ResponseLimits,
+    /// Whether the administrative endpoints are enabled.
+    pub is_admin_enabled: bool,
+    /// Whether /-/reload and /-/quit are enabled.
+    pub is_lifecycle_enabled: bool,
+    /// Host names under which clients reach the server. Empty: any.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may read responses.
+    pub cors_origin: Regexp,
+    /// Maximum number of subscribers to notifications.
+    pub notifications_subscribers_max: usize,
+    /// Whether the experimental search endpoints are enabled.
+    pub search: bool,
+    /// Maximum number of results of a search. 0 is no limit.
+    pub search_results_max: usize,
+}
+
+/// Limits of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseLimits {
+    /// Bytes that are buffered before the first one is sent.
+    pub buffer_size: usize,
+    /// Maximum size of a response in bytes.
+    pub size_max: usize,
+    /// Maximum time for which a client may read nothing.
+    pub stall_timeout: Duration,
+}
+
+impl ResponseLimits {
+    /// Buffers a whole response, so that its writer never waits for the client.
+    pub fn without_streaming(self) -> Self {
+        Self {
+            buffer_size: self.size_max,
+            ..self
+        }
+    }
+}
+
+/// Returns the settings of the HTTP API of a process that may open this many files.
+pub(super) fn web(args: &ServeArgs, open_files: Option<u64>, is_tls: bool) -> WebSettings {
+    let external_url = args
+        .external_url
+        .clone()
+        .or_listener(&args.listen_address, is_tls);
+    WebSettings {
+        listen_address: args.listen_address.clone(),
+        grpc_address: args.grpc_address.clone(),
+        receive_tenant_label: args.receive_tenant_label_name.clone(),
+        route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),
+        external_url,
+        read_timeout: args.read_timeout,
+        body_rate_min: args.min_body_rate,
+        connections_max: connections_max(args.max_connections, open_files),
+        response: ResponseLimits {
+            buffer_size: args.response_buffer,
+            size_max: or_default(args.max_response_size, || usize::MAX),
+            stall_timeout: args.write_stall_timeout,
+        },
+        is_admin_enabled: args.enable_admin_api,
+        is_lifecycle_enabled: args.enable_lifecycle,
+        allowed_hosts: args.allowed_hosts.clone(),
+        cors_origin: args.cors_origin.clone(),
+        notifications_subscribers_max: args.max_notifications_subscribers,
+        search: has_feature(args, SEARCH_FEATURE),
+        search_results_max: args.search_max_limit,
+    }
+}
+
+/// Returns the maximum number of connections: at most half of the files that the process may open,
+/// with a warning. The store needs the other half, for blocks and WAL segments: a write fails if it
+/// cannot open a file, but a connection above the maximum only closes an idle one.
+fn connections_max(configured: usize, open_files: Option<u64>) -> usize {
+    let Some(open_files) = open_files else {
+        return configured;
+    };
+    let limit = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
+    if configured > limit {
+        tracing::warn!(
+            "--web.max-connections={configured} is lowered to {limit}, half of the limit of {open_files} open files; \
+             raise that limit (LimitNOFILE of the systemd unit, or `ulimit -Hn`)"
+        );
+    }
+    configured.min(limit)
+}
