@@ -28,7 +28,7 @@ use varve_config::file::Config;
 use varve_config::flags::ServeArgs;
 use varve_config::settings::{self, Resolved, Settings, StoreOptions};
 use varve_context::Interrupt;
-use varve_http::web_config::WebConfig;
+use varve_http::web_config::LiveWebConfig;
 use varve_http::{self as http, HttpState, Listeners, housekeeping};
 use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
 use varve_objstore::{ObjstoreMetrics, Stop};
@@ -77,7 +77,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     log::set_level(config.runtime.log_level);
     let open_files = raise_open_files_limit();
     let memory = args.memory();
-    let web = WebConfig::load(args.web_config_file.as_deref())?;
+    let web = LiveWebConfig::load(args.web_config_file.as_deref())?;
     let is_tls = web.current().tls.is_some();
     let Resolved {
         settings,

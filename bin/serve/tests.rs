@@ -10,7 +10,7 @@ use clap::Parser;
 use varve_config::file::Config;
 use varve_config::flags::ServeArgs;
 use varve_config::settings::{Resolved, resolve};
-use varve_http::web_config::WebConfig;
+use varve_http::web_config::LiveWebConfig;
 use varve_http::{HttpState, Job, run};
 use varve_query::{QueryResult, Request, Steps, Value};
 use varve_server::app::App;
@@ -126,7 +126,7 @@ async fn start(dir: &Path) -> HttpState {
     let app = Arc::new(App::new(settings, config, Pressure::new(memory, refuse_at)).unwrap());
     app.set_store(Arc::new(open(data_dir, store_options).await.unwrap()))
         .unwrap();
-    HttpState::new(app, WebConfig::load(None).unwrap())
+    HttpState::new(app, LiveWebConfig::load(None).unwrap())
 }
 
 /// Returns the expression of an alert of the mixin.

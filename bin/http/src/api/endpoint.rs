@@ -14,15 +14,16 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
+use varve_config::web::Scope;
 use varve_server::requests::record::RequestRecord;
 
 use crate::error::RETRY_AFTER_S;
 use crate::openapi::Parameter;
 use crate::response::plain;
 use crate::serving::redirect::API;
+use crate::serving::scope::required_scope;
 use crate::serving::state::HttpState;
 use crate::serving::{compression, cors};
-use crate::web_config::Scope;
 use varve_wire::schema::{JsonSchema, Schemas};
 
 /// A path that is served.
@@ -87,7 +88,7 @@ impl Endpoint {
             .expect("an endpoint has a method");
         let is_api = path.starts_with(API);
         let scope = |method: &&str| {
-            Method::from_bytes(method.as_bytes()).map(|method| Scope::of(&method, path))
+            Method::from_bytes(method.as_bytes()).map(|method| required_scope(&method, path))
         };
         let only_reads = methods
             .iter()

@@ -27,13 +27,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use varve_config::web::ALPN_HTTP2;
 use varve_server::app::App;
 use varve_server::metrics::Counted;
 use varve_server::requests::tenant::Peer;
 
 use super::error::ApiError;
 use super::serving::route_prefix::Routes;
-use super::web_config::{ALPN_HTTP2, WebConfig};
+use super::web_config::LiveWebConfig;
 use connections::{Connection, Connections, Evictions, RESERVED_MAX};
 use request_target::EscapeTargets;
 use stall::StallGuard;
@@ -69,7 +70,7 @@ const CONNECTIONS_FLAG: &str = "--web.max-connections";
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) app: Arc<App>,
-    pub(crate) web: Arc<WebConfig>,
+    pub(crate) web: Arc<LiveWebConfig>,
     pub(crate) routes: Routes,
 }
 

@@ -30,14 +30,13 @@ use axum::http::{Request, header};
 use axum::routing::post;
 
 use call::{Method, serve};
+use varve_wire::thanos::REMOTE_WRITE_PATH;
 use varve_wire::thanos::query::{ExemplarsRequest, QueryRangeRequest, QueryRequest};
 use varve_wire::thanos::rules::RulesRequest;
 use varve_wire::thanos::status::{MetadataRequest, StatisticsRequest, TargetsRequest};
 use varve_wire::thanos::store::{LabelNamesRequest, LabelValuesRequest, SeriesRequest};
 
 use crate::serving::state::HttpState;
-
-pub(crate) use write::PATH as WRITE_PATH;
 
 /// The start of the paths of all methods.
 const PACKAGE: &str = "/thanos.";
@@ -46,7 +45,7 @@ const PACKAGE: &str = "/thanos.";
 pub(crate) fn router() -> Router<HttpState> {
     let router = Router::new()
         .route(info::PATH, post(info::info))
-        .route(write::PATH, post(write::write));
+        .route(REMOTE_WRITE_PATH, post(write::write));
     [
         method::<SeriesRequest>(),
         method::<LabelNamesRequest>(),

@@ -11,6 +11,7 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use prost::Message;
+use varve_wire::thanos::REMOTE_WRITE_PATH;
 
 use super::call::{check_open, coding, single};
 use super::frame;
@@ -20,8 +21,6 @@ use crate::error::ApiError;
 use crate::requester::record_of;
 use crate::serving::state::HttpState;
 
-pub(crate) const PATH: &str = "/thanos.WriteableStore/RemoteWrite";
-
 /// A response, which has no fields.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct WriteResponse {}
@@ -29,7 +28,7 @@ struct WriteResponse {}
 /// Serves the method.
 pub(super) async fn write(State(state): State<HttpState>, request: Request) -> Response {
     let result = store(&state, request).await;
-    single(&state, PATH, result.map(|()| WriteResponse {}))
+    single(&state, REMOTE_WRITE_PATH, result.map(|()| WriteResponse {}))
 }
 
 async fn store(state: &HttpState, request: Request) -> Result<(), Status> {

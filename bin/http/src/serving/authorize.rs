@@ -10,11 +10,12 @@ use axum::response::Response;
 use varve_server::requests::tenant::{Peer, User};
 
 use super::origin;
+use super::scope::required_scope;
 use super::state::HttpState;
 use crate::error::RETRY_AFTER_S;
 use crate::response::plain;
 use crate::ui;
-use crate::web_config::{Auth, Denied, Scope};
+use crate::web_config::{Auth, Denied};
 
 /// Runs a request if the web configuration permits it.
 pub(crate) async fn authorize(
@@ -53,7 +54,7 @@ async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result
         .headers()
         .get(header::AUTHORIZATION)
         .map(|value| value.as_bytes().to_vec());
-    let scope = Scope::of(request.method(), request.uri().path());
+    let scope = required_scope(request.method(), request.uri().path());
     let client = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     let user = auth.check(given.as_deref(), scope, client).await?;
     request.extensions_mut().insert::<User>(user);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use varve_server::app::App;
 
-use crate::web_config::WebConfig;
+use crate::web_config::LiveWebConfig;
 
 /// Interval at which memory is checked and active requests are recorded.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -18,7 +18,7 @@ const WEB_CONFIG_ROUNDS: u32 = 10;
 ///
 /// # Errors
 /// If the thread cannot be spawned.
-pub fn start(app: Weak<App>, web: Arc<WebConfig>) -> std::io::Result<()> {
+pub fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> std::io::Result<()> {
     let work = move || {
         for round in (0..WEB_CONFIG_ROUNDS).cycle() {
             let Some(app) = app.upgrade() else { return };

@@ -17,5 +17,6 @@ mod response_body;
 mod response_writer;
 pub(crate) mod route_prefix;
 pub(crate) mod run;
+pub(crate) mod scope;
 pub(crate) mod singleflight;
 pub(crate) mod state;

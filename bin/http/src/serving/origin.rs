@@ -9,8 +9,9 @@ use std::net::IpAddr;
 
 use axum::extract::Request;
 use axum::http::{Method, header};
+use varve_config::web::Scope;
 
-use crate::web_config::Scope;
+use super::scope::required_scope;
 
 /// Checks `Host`, and for requests that change state also `Sec-Fetch-Site` or `Origin`. An empty
 /// `allowed_hosts` allows all hosts.
@@ -37,7 +38,7 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
             host.unwrap_or_default()
         ));
     }
-    let is_read = Scope::of(request.method(), request.uri().path()) == Scope::Read;
+    let is_read = required_scope(request.method(), request.uri().path()) == Scope::Read;
     if is_read
         || matches!(
             *request.method(),

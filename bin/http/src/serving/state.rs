@@ -12,7 +12,7 @@ use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::inline::InlinePolicy;
 use super::singleflight::Singleflight;
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::web_config::WebConfig;
+use crate::web_config::LiveWebConfig;
 
 /// [`App`] and the state that only HTTP needs. Clones share it.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct HttpState {
     /// The state of the server.
     pub app: Arc<App>,
     /// TLS and users of `--web.config.file`.
-    pub web: Arc<WebConfig>,
+    pub web: Arc<LiveWebConfig>,
     pub(crate) singleflight: Arc<Singleflight>,
     pub(super) inline: Arc<InlinePolicy>,
     gates: Arc<Gates>,
@@ -42,7 +42,7 @@ impl FromRef<HttpState> for Arc<App> {
 
 impl HttpState {
     /// Creates the state of a server that has no connections yet.
-    pub fn new(app: Arc<App>, web: WebConfig) -> Self {
+    pub fn new(app: Arc<App>, web: LiveWebConfig) -> Self {
         let settings = &app.settings;
         let gate = |flag, class: RequestClass, n_permits, queue| {
             let metrics = &app.metrics;

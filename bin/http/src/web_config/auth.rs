@@ -4,25 +4,16 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use data_encoding::HEXLOWER_PERMISSIVE;
 use parking_lot::Mutex;
-use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
-use varve_client::Secret;
-use varve_server::requests::tenant::User;
-
-use super::Fingerprint;
-use super::file::{BearerToken, File};
-use super::scope::Scope;
-use super::tenants::Tenants;
+use varve_config::web::{Credentials, Digest, PasswordHash, Scope, TenantConfig, sha256};
+use varve_server::requests::tenant::{Tenant, User};
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or
 /// more.
@@ -52,9 +43,9 @@ pub(crate) enum Denied {
 
 /// The users and tokens.
 pub(crate) struct Auth {
-    users: BTreeMap<String, Secret>,
-    tenants: Tenants,
-    tokens: Vec<Token>,
+    users: BTreeMap<String, PasswordHash>,
+    tenants: BTreeMap<String, Arc<Tenant>>,
+    tokens: Vec<KnownToken>,
     /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
     comparisons: Arc<Semaphore>,
@@ -71,9 +62,7 @@ struct Queued {
     key: Digest,
 }
 
-type Digest = [u8; SHA256_OUTPUT_LEN];
-
-struct Token {
+struct KnownToken {
     user: User,
     digest: Digest,
     scopes: Vec<Scope>,
@@ -91,50 +80,31 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Returns the users and tokens of a file, or `None` if there are none, which disables
-    /// authentication.
-    ///
-    /// # Errors
-    /// If a hash or a token is invalid, or a file cannot be read.
-    pub(super) fn new(
-        file: &File,
-        folder: &Path,
-        files: &mut Vec<Fingerprint>,
-    ) -> Result<Option<Self>> {
-        let mut cost_max = 0;
-        for (user, hash) in &file.basic_auth_users {
-            let Some(cost) = cost(&hash.0) else {
-                bail!("basic_auth_users.{user}: the value is not a bcrypt hash")
+    /// Creates the state of authentication with these credentials.
+    pub(super) fn new(credentials: Credentials) -> Self {
+        let tenants = tenants_by_user(&credentials.tenants);
+        let mut tokens = Vec::new();
+        for token in credentials.tokens {
+            let user = User {
+                tenant: tenants.get(&token.name).cloned(),
+                name: token.name.into(),
             };
-            cost_max = cost.max(cost_max);
+            tokens.push(KnownToken {
+                user,
+                digest: token.digest,
+                scopes: token.scopes,
+            });
         }
-        let token = |(idx, config)| {
-            read_token(config, folder, files).with_context(|| format!("bearer_tokens[{idx}]"))
-        };
-        let mut tokens = file
-            .bearer_tokens
-            .iter()
-            .enumerate()
-            .map(token)
-            .collect::<Result<Vec<_>>>()?;
-        let tenants = Tenants::new(file)?;
-        tokens
-            .iter_mut()
-            .for_each(|token| token.user.tenant = tenants.of(&token.user.name));
-        let users = file.basic_auth_users.clone();
-        let is_open = users.is_empty() && tokens.is_empty();
-        let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
-        let cache = Mutex::default();
-        let queue = Mutex::default();
-        Ok((!is_open).then_some(Self {
-            users,
+        let costs = credentials.users.values().map(|hash| hash.cost);
+        Self {
+            cost_max: costs.max().unwrap_or(0),
+            users: credentials.users,
             tenants,
             tokens,
-            cache,
-            comparisons,
-            queue,
-            cost_max,
-        }))
+            cache: Mutex::default(),
+            comparisons: Arc::new(Semaphore::new(COMPARISONS_MAX)),
+            queue: Mutex::default(),
+        }
     }
 
     /// Authenticates a request by its `Authorization` header, and returns the user or token. Users
@@ -197,33 +167,36 @@ impl Auth {
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .ok_or(Denied::Unknown)?;
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
-        let hash = self.users.get(user).map_or("", |hash| &hash.0);
+        let hash = self.users.get(user);
+        let hash_text = hash.map_or("", |hash| &hash.text.0);
         // Includes the length of each part, so that different parts never have the same digest.
-        let key = sha256(&[user.as_bytes(), hash.as_bytes(), password.as_bytes()]);
+        let key = sha256(&[user.as_bytes(), hash_text.as_bytes(), password.as_bytes()]);
         let is_right = match self.cached(&key) {
             Some(is_right) => is_right,
             None => {
-                self.compare(key, hash.to_owned(), password.to_owned(), client)
+                self.compare(key, hash.cloned(), password.to_owned(), client)
                     .await?
             }
         };
         let user = User {
             name: user.into(),
-            tenant: self.tenants.of(user),
+            tenant: self.tenants.get(user).cloned(),
         };
-        match is_right {
-            true if user.tenant.is_some() && scope == Scope::Admin => Err(Denied::Scope(scope)),
-            true => Ok(user),
-            false => Err(Denied::Unknown),
+        if !is_right {
+            return Err(Denied::Unknown);
         }
+        if user.tenant.is_some() && scope == Scope::Admin {
+            return Err(Denied::Scope(scope));
+        }
+        Ok(user)
     }
 
-    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread.
+    /// Compares a password with its hash, which an unknown user does not have, on a blocking thread.
     /// The result is cached even if the client disconnects.
     async fn compare(
         self: &Arc<Self>,
         key: Digest,
-        hash: String,
+        hash: Option<PasswordHash>,
         password: String,
         client: Option<IpAddr>,
     ) -> Result<bool, Denied> {
@@ -240,7 +213,7 @@ impl Auth {
             let started = Instant::now();
             let cost_max = auth.cost_max;
             let compared =
-                tokio::task::spawn_blocking(move || compare(&password, &hash, cost_max).0);
+                tokio::task::spawn_blocking(move || compare(&password, hash.as_ref(), cost_max).0);
             let is_right = compared.await.unwrap_or(false);
             auth.keep(key, is_right);
             drop(queued);
@@ -304,19 +277,30 @@ impl Drop for Queued {
     }
 }
 
-/// Compares a password with its hash. Returns `true` if it matches, and the time that the
+/// Returns the tenants by the names of their users and tokens.
+fn tenants_by_user(configs: &[TenantConfig]) -> BTreeMap<String, Arc<Tenant>> {
+    let mut tenants = BTreeMap::new();
+    for config in configs {
+        let tenant = Arc::new(Tenant::new(config));
+        for user in &config.users {
+            tenants.insert(user.clone(), Arc::clone(&tenant));
+        }
+    }
+    tenants
+}
+
+/// Compares a password with its hash, which an unknown user does not have. Returns `true` if it matches, and the time that the
 /// comparison took, in units of a comparison of cost 0. The time of a comparison that fails depends
 /// only on `cost_max`.
-fn compare(password: &str, hash: &str, cost_max: u32) -> (bool, u64) {
-    let cost = cost(hash);
-    if let Some(cost) = cost
-        && bcrypt::verify(password, hash).unwrap_or(false)
+fn compare(password: &str, hash: Option<&PasswordHash>, cost_max: u32) -> (bool, u64) {
+    if let Some(hash) = hash
+        && bcrypt::verify(password, &hash.text.0).unwrap_or(false)
     {
-        return (true, 1 << cost);
+        return (true, 1 << hash.cost);
     }
     // Comparisons of the costs c, c, c + 1, c + 2, ..., m - 1 take as long as one of cost m.
-    let padding = cost.map_or(cost_max..cost_max + 1, |cost| cost..cost_max);
-    let mut time = cost.map_or(0, |cost| 1 << cost);
+    let mut time = hash.map_or(0, |hash| 1 << hash.cost);
+    let padding = hash.map_or(cost_max..cost_max + 1, |hash| hash.cost..cost_max);
     for cost in padding {
         drop(bcrypt::hash_with_salt(password, cost, [0; 16]));
         time += 1 << cost;
@@ -324,88 +308,13 @@ fn compare(password: &str, hash: &str, cost_max: u32) -> (bool, u64) {
     (false, time)
 }
 
-/// Returns the cost of a bcrypt hash, or `None` if `hash` is not a bcrypt hash.
-fn cost(hash: &str) -> Option<u32> {
-    hash.parse::<bcrypt::HashParts>()
-        .ok()
-        .map(|parts| parts.get_cost())
-}
-
-fn read_token(config: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Token> {
-    let BearerToken {
-        name,
-        token,
-        token_file,
-        token_sha256,
-        scopes,
-    } = config;
-    let digest = match (
-        &*token.0,
-        token_file.as_os_str().is_empty(),
-        &**token_sha256,
-    ) {
-        ("", false, "") => {
-            let path = folder.join(token_file);
-            files.push(Fingerprint::of(&path));
-            let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
-            of_token(text.trim())?
-        }
-        ("", true, hex) if !hex.is_empty() => {
-            parse_hex(hex).context("token_sha256: expected 64 hex digits")?
-        }
-        (token, true, "") => of_token(token)?,
-        _ => bail!("exactly one of token, token_file and token_sha256 is required"),
-    };
-    if name.is_empty() || scopes.is_empty() {
-        bail!("a name and at least one of the scopes read, write and admin are required");
-    }
-    let user = User {
-        name: Arc::from(name.as_str()),
-        tenant: None,
-    };
-    Ok(Token {
-        user,
-        digest,
-        scopes: scopes.clone(),
-    })
-}
-
-fn of_token(token: &str) -> Result<Digest> {
-    if token.is_empty() {
-        bail!("the token is empty");
-    }
-    Ok(sha256(&[token.as_bytes()]))
-}
-
-fn parse_hex(hex: &str) -> Option<Digest> {
-    HEXLOWER_PERMISSIVE
-        .decode(hex.as_bytes())
-        .ok()?
-        .try_into()
-        .ok()
-}
-
-/// Returns the digest of strings.
-fn sha256(parts: &[&[u8]]) -> Digest {
-    let whole = match parts {
-        [one] => one.to_vec(),
-        parts => parts
-            .iter()
-            .flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat())
-            .collect(),
-    };
-    digest(&SHA256, &whole)
-        .as_ref()
-        .try_into()
-        .expect("SHA-256 has 32 bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use data_encoding::HEXLOWER;
 
     use super::*;
-    use crate::web_config::file::parse;
+    use varve_client::Secret;
+    use varve_config::web::WebConfig;
 
     /// bcrypt's lowest cost, to keep tests fast.
     const COST: u32 = 4;
@@ -419,11 +328,11 @@ mod tests {
              - {{name: writer, token_sha256: {}, scopes: [write, admin]}}\n",
             HEXLOWER.encode(&sha256(&[b"wr1te"]))
         );
-        Arc::new(
-            Auth::new(&parse(&text).unwrap(), Path::new(""), &mut Vec::new())
-                .unwrap()
-                .unwrap(),
-        )
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("web.yml");
+        std::fs::write(&path, text).unwrap();
+        let credentials = WebConfig::read(&path).unwrap().credentials;
+        Arc::new(Auth::new(credentials.unwrap()))
     }
 
     fn basic(credentials: &str) -> String {
@@ -525,55 +434,19 @@ mod tests {
     /// cost.
     #[test]
     fn all_rejections_take_the_same_time() {
-        let hashes: Vec<_> = (COST..COST + 3)
-            .map(|cost| bcrypt::hash("s3cret", cost).unwrap())
-            .collect();
+        let mut hashes = Vec::new();
+        for cost in COST..COST + 3 {
+            let text = Secret(bcrypt::hash("s3cret", cost).unwrap());
+            hashes.push(PasswordHash { text, cost });
+        }
+        let longest = 1 << (COST + 2);
         for hash in &hashes {
-            assert_eq!(
-                compare("wrong", hash, COST + 2),
-                (false, 1 << (COST + 2)),
-                "{hash}"
-            );
+            let compared = compare("wrong", Some(hash), COST + 2);
+            assert_eq!(compared, (false, longest), "{}", hash.cost);
         }
         // An unknown user.
-        assert_eq!(compare("", "", COST + 2), (false, 1 << (COST + 2)));
-        assert_eq!(compare("s3cret", &hashes[0], COST + 2), (true, 1 << COST));
-    }
-
-    #[test]
-    fn invalid_users_and_tokens_are_rejected() {
-        let check = |text: &str, expect: &str| {
-            let rejected =
-                Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
-            assert!(format!("{rejected:#}").contains(expect), "{rejected:#}");
-        };
-        check(
-            "basic_auth_users: {ann: s3cret}",
-            "basic_auth_users.ann: the value is not a bcrypt hash",
-        );
-        check(
-            "bearer_tokens: [{name: x, scopes: [read]}]",
-            "bearer_tokens[0]: the token is empty",
-        );
-        check(
-            "bearer_tokens: [{token: x, scopes: [read]}]",
-            "a name and at least one of the scopes",
-        );
-        check(
-            "bearer_tokens: [{name: x, token: x}]",
-            "at least one of the scopes",
-        );
-        check(
-            "bearer_tokens: [{name: x, token_sha256: abc, scopes: [read]}]",
-            "expected 64 hex digits",
-        );
-        check(
-            "bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]",
-            "exactly one of",
-        );
-        check(
-            "bearer_tokens: [{name: x, token_file: nowhere, scopes: [read]}]",
-            "read \"nowhere\"",
-        );
+        assert_eq!(compare("", None, COST + 2), (false, longest));
+        let compared = compare("s3cret", Some(&hashes[0]), COST + 2);
+        assert_eq!(compared, (true, 1 << COST));
     }
 }

@@ -1,8 +1,7 @@
-//! `--web.config.file`: TLS, client certificates, passwords, tokens.
+//! The web configuration in force, and its reload.
 //!
-//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file,
-//! and the files that it names, are checked once a second. A change applies to new connections and
-//! requests. An invalid file is logged and changes nothing. A file that would disable
+//! The file, and the files that it names, are checked once a second. A change applies to new
+//! connections and requests. An invalid file is logged and changes nothing. A file that would disable
 //! authentication or TLS is treated as invalid: an empty file, for example while it is being
 //! written, does not open the server.
 //!
@@ -11,100 +10,77 @@
 //! 2. Passwords and tokens are compared in constant time and never logged or shown.
 
 mod auth;
-mod client_certs;
-mod file;
-mod scope;
-mod tenants;
-mod tls;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use axum::http::{HeaderName, HeaderValue};
 use parking_lot::{Mutex, RwLock};
 use prometheus::IntCounter;
 use tokio_rustls::rustls::ServerConfig;
+use varve_config::web::{Fingerprint, WebConfig};
 use varve_system::printing::error_chain;
 
 pub(crate) use auth::{Auth, Denied};
-pub(crate) use scope::Scope;
-pub(crate) use tls::ALPN_HTTP2;
 
 /// The web configuration, reloaded when its files change.
-#[derive(Debug, Default)]
-pub struct WebConfig {
+#[derive(Debug)]
+pub struct LiveWebConfig {
     path: Option<PathBuf>,
-    loaded: RwLock<Arc<Loaded>>,
+    in_force: RwLock<Arc<WebInForce>>,
     /// The files when they were last read. If that failed, the files in force at that time.
     seen: Mutex<Vec<Fingerprint>>,
 }
 
-/// The configuration in force.
+/// The web configuration in force.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct WebInForce {
     /// `None`: plain text.
     pub tls: Option<Arc<ServerConfig>>,
+    requires_client_certs: bool,
     /// Whether HTTP/2 is enabled.
     pub(crate) http2: bool,
     /// `None`: no authentication.
     pub(crate) auth: Option<Arc<Auth>>,
     /// Added to every response.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether client certificates are requested.
-    requires_client_certs: bool,
-    /// All files that were read, as they were just before.
-    files: Vec<Fingerprint>,
 }
 
-/// Detects a change of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Fingerprint {
-    path: PathBuf,
-    modified: Option<(SystemTime, u64)>,
-}
-
-impl WebConfig {
+impl LiveWebConfig {
     /// Reads the file. Without one, plain text and no authentication.
     ///
     /// # Errors
     /// If it is invalid, in one sentence that names the key.
     pub fn load(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self::default());
+        let config = match path {
+            Some(path) => WebConfig::read(path)?,
+            None => WebConfig::default(),
         };
-        let loaded = Loaded::read(path)?;
-        let seen = Mutex::new(loaded.files.clone());
         Ok(Self {
-            path: Some(path.to_owned()),
-            loaded: RwLock::new(Arc::new(loaded)),
-            seen,
+            path: path.map(Path::to_owned),
+            seen: Mutex::new(config.files.clone()),
+            in_force: RwLock::new(Arc::new(WebInForce::new(config))),
         })
     }
 
     /// Returns the configuration in force.
-    pub fn current(&self) -> Arc<Loaded> {
-        Arc::clone(&self.loaded.read())
+    pub fn current(&self) -> Arc<WebInForce> {
+        Arc::clone(&self.in_force.read())
     }
 
     /// Reloads the file if it has changed, or a file that it names. Counts failures.
     pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock();
-        let now: Vec<_> = seen
-            .iter()
-            .map(|file| Fingerprint::of(&file.path))
-            .collect();
+        let now: Vec<_> = seen.iter().map(Fingerprint::refreshed).collect();
         if now == *seen {
             return;
         }
-        let loaded =
-            Loaded::read(path).and_then(|loaded| loaded.check_successor_of(&self.current()));
-        match loaded {
-            Ok(loaded) => {
-                *seen = loaded.files.clone();
-                *self.loaded.write() = Arc::new(loaded);
+        match self.read_successor(path) {
+            Ok(config) => {
+                seen.clone_from(&config.files);
+                *self.in_force.write() = Arc::new(WebInForce::new(config));
                 tracing::info!(?path, "Web configuration reloaded");
             }
             Err(error) => {
@@ -117,82 +93,36 @@ impl WebConfig {
             }
         }
     }
-}
 
-impl Loaded {
-    fn read(path: &Path) -> Result<Self> {
-        let about = || format!("web configuration file {path:?}");
-        let mut files = vec![Fingerprint::of(path)];
-        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", about()))?;
-        let file = file::parse(&text).with_context(about)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let http2 = file.http_server_config.http2();
-        let tls = file
-            .tls_server_config
-            .as_ref()
-            .map(|settings| tls::server_config(settings, http2, folder, &mut files))
-            .transpose();
-        let tls = tls.with_context(about)?.flatten();
-        let requires_client_certs = tls
-            .as_ref()
-            .is_some_and(|(_, requires_client_certs)| *requires_client_certs);
-        let tls = tls.map(|(tls, _)| tls);
-        let auth = Auth::new(&file, folder, &mut files)
-            .with_context(about)?
-            .map(Arc::new);
-        let headers = file.http_server_config.headers().with_context(about)?;
-        Ok(Self {
-            tls,
-            http2,
-            auth,
-            headers,
-            requires_client_certs,
-            files,
-        })
-    }
-
-    /// Checks that a reload disables neither authentication nor TLS. Disabling them takes a
-    /// restart.
-    fn check_successor_of(self, old: &Self) -> Result<Self> {
+    /// Reads the file again. It must disable neither authentication nor TLS: that takes a restart.
+    fn read_successor(&self, path: &Path) -> Result<WebConfig> {
+        let config = WebConfig::read(path)?;
+        let current = self.current();
         ensure!(
-            self.auth.is_some() || old.auth.is_none(),
+            config.credentials.is_some() || current.auth.is_none(),
             "no user or token is required any more; disabling authentication requires a restart"
         );
         ensure!(
-            self.requires_client_certs || !old.requires_client_certs,
+            config.requires_client_certs || !current.requires_client_certs,
             "no client certificate is required any more; disabling client certificates requires a restart"
         );
         ensure!(
-            self.tls.is_some() || old.tls.is_none(),
+            config.tls.is_some() || current.tls.is_none(),
             "tls_server_config is missing; disabling TLS requires a restart"
         );
-        Ok(self)
+        Ok(config)
     }
 }
 
-impl Default for Loaded {
-    fn default() -> Self {
+impl WebInForce {
+    fn new(config: WebConfig) -> Self {
+        let auth = config.credentials.map(Auth::new);
         Self {
-            tls: None,
-            http2: true,
-            auth: None,
-            headers: Vec::new(),
-            requires_client_certs: false,
-            files: Vec::new(),
-        }
-    }
-}
-
-impl Fingerprint {
-    /// Returns the fingerprint of a file. Call this before the file is read: a change during the
-    /// read is then seen by the next check.
-    fn of(path: &Path) -> Self {
-        let metadata = std::fs::metadata(path).ok();
-        let modified =
-            metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
-        Self {
-            path: path.to_owned(),
-            modified,
+            tls: config.tls,
+            requires_client_certs: config.requires_client_certs,
+            http2: config.http2,
+            auth: auth.map(Arc::new),
+            headers: config.headers,
         }
     }
 }
@@ -200,10 +130,6 @@ impl Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::OpenOptions;
-    use std::io::Write;
-    use std::process::Command;
-    use std::thread;
     use tempfile::TempDir;
 
     #[test]
@@ -212,7 +138,7 @@ mod tests {
         let path = dir.path().join("web.yml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("");
-        let config = WebConfig::load(Some(&path)).unwrap();
+        let config = LiveWebConfig::load(Some(&path)).unwrap();
         assert!(config.current().auth.is_none() && config.current().tls.is_none());
         let failures = IntCounter::new("failures", "x").unwrap();
         let reload = || config.reload_if_changed(&failures);
@@ -237,55 +163,6 @@ mod tests {
             format!("{:?}", config.current().auth),
             "Some(Auth(1 users, 0 tokens))"
         );
-        assert!(WebConfig::load(None).unwrap().current().auth.is_none());
-    }
-
-    /// The fingerprint was taken after the file was read, so a change in between was never seen.
-    #[test]
-    fn a_change_while_the_file_is_read_takes_effect() {
-        for changed in ["web.yml", "token"] {
-            let dir = TempDir::new().unwrap();
-            let path_of = |name: &str| dir.path().join(name);
-            let texts = [
-                (
-                    "web.yml",
-                    "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]",
-                ),
-                ("token", "abc"),
-            ];
-            texts
-                .iter()
-                .for_each(|(name, text)| std::fs::write(path_of(name), text).unwrap());
-            let path = path_of(changed);
-            let text = std::fs::read(path_of(changed)).unwrap();
-            // The reader of a pipe waits for its text, so the change comes while the file is read.
-            std::fs::remove_file(&path).unwrap();
-            assert!(
-                Command::new("mkfifo")
-                    .arg(&path)
-                    .status()
-                    .unwrap()
-                    .success()
-            );
-            let loaded = thread::scope(|scope| {
-                let reader = scope.spawn(|| Loaded::read(&path_of("web.yml")).unwrap());
-                let mut pipe = OpenOptions::new().write(true).open(&path).unwrap();
-                std::fs::write(path_of("new"), "changed").unwrap();
-                std::fs::rename(path_of("new"), &path).unwrap();
-                pipe.write_all(&text).unwrap();
-                drop(pipe);
-                reader.join().unwrap()
-            });
-            let is_changed = |file: &Fingerprint| Fingerprint::of(&file.path) != *file;
-            let found: Vec<_> = loaded
-                .files
-                .iter()
-                .map(|file| (file.path.clone(), is_changed(file)))
-                .collect();
-            assert_eq!(
-                found,
-                texts.map(|(name, _)| (path_of(name), name == changed))
-            );
-        }
+        assert!(LiveWebConfig::load(None).unwrap().current().auth.is_none());
     }
 }

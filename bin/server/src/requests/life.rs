@@ -151,7 +151,7 @@ impl Requests {
         }
         match &request.tenant {
             Some(tenant) => {
-                tenant.limits.apply(&ctx);
+                tenant.limit(&ctx);
                 ReadContext::restricted(ctx, Arc::clone(&tenant.matchers))
             }
             None => ReadContext::unrestricted(ctx),
@@ -301,6 +301,7 @@ mod tests {
     use crate::requests::tenant::Tenant;
     use crate::requests::tenant::User;
     use prometheus::{IntCounter, IntGauge};
+    use varve_config::web::{TenantConfig, TenantLimits};
     use varve_model::Matcher;
 
     const MEMORY_MAX: usize = 1000;
@@ -356,7 +357,12 @@ mod tests {
     #[test]
     fn a_context_has_the_restriction_of_its_tenant() {
         let requests = requests();
-        let tenant = Tenant::new([Matcher::equal("team", "a")].into(), Vec::new());
+        let tenant = Tenant::new(&TenantConfig {
+            users: Vec::new(),
+            matchers: vec![Matcher::equal("team", "a")],
+            labels: Vec::new(),
+            limits: TenantLimits::default(),
+        });
         let user = User {
             name: Arc::from("ann"),
             tenant: Some(Arc::new(tenant)),

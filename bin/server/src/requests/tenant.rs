@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use varve_config::web::{TenantConfig, TenantLimits};
 use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::Matcher;
 
@@ -35,44 +35,21 @@ pub struct Tenant {
     /// One permit for each read that may be active, if their number is limited.
     pub reads: Option<FairSemaphore>,
     /// Limits of its reads.
-    pub limits: TenantLimits,
+    limits: TenantLimits,
     /// Unique in the process.
     id: u64,
     /// The budget of this memory, from the first read on.
     memory: OnceLock<MemoryBudget>,
 }
 
-/// Limits of the reads of a tenant. `None`: no limit.
-#[derive(Debug, Clone, Default)]
-pub struct TenantLimits {
-    /// Maximum memory of all reads together in bytes.
-    pub memory_max: Option<usize>,
-    /// Maximum number of samples that one request reads.
-    pub samples_max: Option<u64>,
-    /// Maximum length of the time that one selector reads.
-    pub range_max: Option<Duration>,
-}
-
-impl TenantLimits {
-    /// Limits a request.
-    pub(crate) fn apply(&self, ctx: &QueryContext) {
-        if let Some(samples_max) = self.samples_max {
-            ctx.limit_samples(Limit::TenantSamples, samples_max);
-        }
-        if let Some(range_max) = self.range_max {
-            ctx.limit_range(Limit::TenantRange, range_max);
-        }
-    }
-}
-
 impl Tenant {
-    /// Creates a tenant without limits.
-    pub fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
+    /// Creates the tenant of an entry of the web configuration.
+    pub fn new(config: &TenantConfig) -> Self {
         Self {
-            matchers,
-            labels,
-            reads: None,
-            limits: TenantLimits::default(),
+            matchers: config.matchers.as_slice().into(),
+            labels: config.labels.clone(),
+            reads: config.limits.concurrency_max.map(FairSemaphore::new),
+            limits: config.limits.clone(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             memory: OnceLock::new(),
         }
@@ -81,6 +58,16 @@ impl Tenant {
     /// Returns a number that no other tenant has, also not the same one after a reload.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Limits a read.
+    pub(crate) fn limit(&self, ctx: &QueryContext) {
+        if let Some(samples_max) = self.limits.samples_max {
+            ctx.limit_samples(Limit::TenantSamples, samples_max);
+        }
+        if let Some(range_max) = self.limits.range_max {
+            ctx.limit_range(Limit::TenantRange, range_max);
+        }
     }
 
     /// Returns the budget on which its reads draw, a part of the budget of all queries.

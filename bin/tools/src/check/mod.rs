@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use varve_http::web_config::WebConfig;
+use varve_config::web::WebConfig;
 use varve_system::printing::{error_chain, failure};
 
 pub use args::CheckCommand;
@@ -45,7 +45,7 @@ pub fn run(command: &CheckCommand) -> ExitCode {
 fn web_config(files: &[PathBuf]) -> Verdict {
     let mut verdict = Verdict::Valid;
     for file in files {
-        match WebConfig::load(Some(file)) {
+        match WebConfig::read(file) {
             Ok(_) => eprintln!("{} SUCCESS", file.display()),
             Err(error) => {
                 eprintln!("{} FAILED: {}", file.display(), error_chain(&error));

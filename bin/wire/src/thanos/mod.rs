@@ -12,6 +12,9 @@ use varve_model::Labels;
 
 use crate::prometheus::types::Label;
 
+/// The path of the only method of Thanos that writes.
+pub const REMOTE_WRITE_PATH: &str = "/thanos.WriteableStore/RemoteWrite";
+
 messages! {
     /// A label set, sorted by name.
     LabelSet {

@@ -8,11 +8,12 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite};
 use varve_client::tls_settings::{identity, versions};
 
+use super::client_certs;
 use super::file::TlsServerConfig;
-use super::{Fingerprint, client_certs};
+use super::fingerprint::Fingerprint;
 
 /// The ALPN id of HTTP/2.
-pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
+pub const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Returns the configuration of rustls and whether it requires client certificates. Returns `None`
 /// for an empty section, which means plain text. Paths are relative to `folder`. The files that
@@ -83,7 +84,7 @@ fn pem(
         (false, true) => Ok(Some(inline.as_bytes().to_vec())),
         (true, false) => {
             let path = folder.join(file);
-            files.push(Fingerprint::of(&path));
+            files.push(Fingerprint::new(&path));
             let text = std::fs::read(&path).with_context(|| format!("read {path:?}"))?;
             Ok(Some(text))
         }
@@ -144,7 +145,7 @@ fn provider(settings: &TlsServerConfig) -> Result<CryptoProvider> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::web_config::file::parse;
+    use crate::web::file::parse;
 
     fn config(text: &str) -> Result<Option<Arc<ServerConfig>>> {
         let file = parse(&format!("tls_server_config:\n{text}")).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use axum::http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use varve_client::Secret;
 
@@ -73,13 +73,13 @@ pub(super) struct TenantEntry {
     pub(super) matchers: String,
     /// The labels of what they write.
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) limits: TenantLimits,
+    pub(super) limits: TenantLimitsEntry,
 }
 
 /// Limits of the reads of a tenant's users.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct TenantLimits {
+pub(super) struct TenantLimitsEntry {
     /// Number of active reads.
     pub(super) concurrency: Option<usize>,
     /// Memory of all active reads together, for instance `1GiB`.

@@ -1,0 +1,62 @@
+//! Which permission a request needs.
+
+use axum::http::Method;
+use varve_config::web::Scope;
+use varve_wire::thanos::REMOTE_WRITE_PATH;
+
+/// Paths of administration, with everything under them.
+const ADMIN_PATHS: [&str; 4] = ["/api/v1/admin", "/debug", "/-/quit", "/-/reload"];
+/// Paths of writes, with everything under them.
+const WRITE_PATHS: [&str; 4] = [
+    "/api/v1/write",
+    "/api/v1/otlp",
+    "/api/v1/import",
+    REMOTE_WRITE_PATH,
+];
+
+/// Returns the scope that a request needs.
+pub(crate) fn required_scope(method: &Method, path: &str) -> Scope {
+    let is_change = matches!(*method, Method::DELETE | Method::PUT);
+    if is_change || is_under(path, &ADMIN_PATHS) {
+        Scope::Admin
+    } else if is_under(path, &WRITE_PATHS) {
+        Scope::Write
+    } else {
+        Scope::Read
+    }
+}
+
+fn is_under(path: &str, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_needs_its_scope() {
+        let check = |method: Method, path: &str, expect| {
+            assert_eq!(required_scope(&method, path), expect, "{path}")
+        };
+        check(Method::GET, "/api/v1/query", Scope::Read);
+        check(Method::POST, "/api/v1/query_range", Scope::Read);
+        check(Method::GET, "/-/ready", Scope::Read);
+        check(Method::POST, "/api/v1/write", Scope::Write);
+        check(Method::POST, "/api/v1/otlp/v1/metrics", Scope::Write);
+        check(
+            Method::POST,
+            "/thanos.WriteableStore/RemoteWrite",
+            Scope::Write,
+        );
+        check(Method::POST, "/thanos.Store/Series", Scope::Read);
+        check(Method::GET, "/api/v1/status/queries", Scope::Read);
+        check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
+        check(Method::POST, "/api/v1/admin/tsdb/snapshot", Scope::Admin);
+        check(Method::GET, "/debug/pprof/profile", Scope::Admin);
+        check(Method::POST, "/-/reload", Scope::Admin);
+    }
+}
