@@ -2,9 +2,8 @@
 //! metrics, rules, active requests, records of queries and rejects, memory pressure,
 //! notifications and traces.
 //!
-//! Used by `varve-http`, which serves it, by the package `varve`, which starts and stops it, and by
-//! the tools, which read its files. The crate knows no route and no command line other than the
-//! flags of `varve serve`.
+//! Used by `varve-http`, which serves it, and by the package `varve`, which starts and stops it. The
+//! crate knows no route and no flag.
 
 #![forbid(unsafe_code)]
 

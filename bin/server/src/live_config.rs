@@ -8,11 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use varve_config::file::tracing::TracingConfig;
-use varve_config::file::{self as config, Config};
+use varve_config::file::{self as config, Config, QueryLogFile};
 
 use crate::notifier::{self, Notifier};
-use crate::queries::query_log::{self, QueryLog};
 
 /// The configuration in force, shared by all requests.
 #[derive(Debug)]
@@ -33,38 +31,26 @@ struct State {
 #[derive(Debug)]
 pub struct Prepared {
     /// The query log.
-    pub query_log: query_log::Opened,
+    pub query_log: Option<QueryLogFile>,
     /// Alertmanagers.
     pub alerting: notifier::Prepared,
 }
 
 impl Prepared {
-    /// Checks what [`Config::load`] does not, for the start, for a reload, and for
-    /// `varve check config`. Blocks.
+    /// Checks what [`Config::load`] does not, for the start and for a reload. Blocks.
     ///
     /// # Errors
     /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces
     /// are invalid.
     pub fn new(config: &Config) -> Result<Self> {
-        let alerting = Self::clients(config)?;
+        let alerting = Notifier::prepare(config)?;
+        if let Some(tracing) = &config.tracing {
+            tracing.check_access().context("tracing")?;
+        }
         Ok(Self {
-            query_log: QueryLog::open(config.global.query_log_file.as_deref())?,
+            query_log: config.open_query_log()?,
             alerting,
         })
-    }
-
-    /// Reads and checks the credentials and certificates of [`Prepared::new`]. Blocks.
-    ///
-    /// # Errors
-    /// Some are invalid.
-    pub fn clients(config: &Config) -> Result<notifier::Prepared> {
-        let alerting = Notifier::prepare(config)?;
-        config
-            .tracing
-            .iter()
-            .try_for_each(TracingConfig::check_access)
-            .context("tracing")?;
-        Ok(alerting)
     }
 }
 

@@ -7,11 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use varve_server::requests::log;
-use varve_server::requests::log::{LogFile, Record, State};
-use varve_server::requests::record::RULE_ROUTE;
 use varve_system::machine::files::is_locked;
 use varve_system::quantity::print_time;
+use varve_wire::active_requests::{self, RULE_ROUTE, Record, RecordedRequests, RequestState};
 
 use super::output::table;
 use super::server_args::ViewArgs;
@@ -261,8 +259,8 @@ fn cell(pointer: &str, value: Option<&Value>) -> String {
 fn last_words(args: &LastWordsArgs) -> Result<()> {
     let mut n_read = 0;
     let mut refusals = Vec::new();
-    for path in log::files(&args.path) {
-        match log::read(&path) {
+    for path in active_requests::files(&args.path) {
+        match active_requests::read(&path) {
             Ok(found) => {
                 let gap = if n_read == 0 { "" } else { "\n" };
                 // Only the newest log can be that of a running server.
@@ -285,7 +283,7 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
 }
 
 /// Returns the report of a process.
-fn report(found: &LogFile, is_running: bool) -> String {
+fn report(found: &RecordedRequests, is_running: bool) -> String {
     let mut out = String::new();
     let end = match (found.is_clean_shutdown, is_running) {
         (true, _) => "shut down",
@@ -310,7 +308,7 @@ fn report(found: &LogFile, is_running: bool) -> String {
     let mut ended: Vec<_> = found
         .records
         .iter()
-        .filter(|record| matches!(record.state, State::Completed | State::Failed))
+        .filter(|record| matches!(record.state, RequestState::Completed | RequestState::Failed))
         .collect();
     ended.sort_by_key(|record| std::cmp::Reverse((record.recorded_ms, record.id)));
     // Rule evaluations are numerous. Listed separately, they leave room for requests of clients.
@@ -393,7 +391,7 @@ mod tests {
     #[test]
     fn finished_requests_are_listed_apart_from_rule_evaluations_latest_first() {
         let record = |id, route: &str| Record {
-            state: State::Completed,
+            state: RequestState::Completed,
             id,
             recorded_ms: 1,
             route: route.into(),
@@ -404,7 +402,7 @@ mod tests {
             .map(|id| record(id, if id <= 2 { "/api/v1/query" } else { RULE_ROUTE }))
             .collect();
         let text = report(
-            &LogFile {
+            &RecordedRequests {
                 pid: 7,
                 started_ms: 0,
                 is_clean_shutdown: false,
@@ -443,12 +441,12 @@ mod tests {
             ..Record::default()
         };
         let records = vec![
-            record(1, State::Completed, 9),
-            record(2, State::Working, 5),
-            record(3, State::Working, 70),
-            record(4, State::Waiting, 0),
+            record(1, RequestState::Completed, 9),
+            record(2, RequestState::Working, 5),
+            record(3, RequestState::Working, 70),
+            record(4, RequestState::Waiting, 0),
         ];
-        let found = LogFile {
+        let found = RecordedRequests {
             pid: 7,
             started_ms: 0,
             is_clean_shutdown: false,

@@ -8,6 +8,7 @@
 
 mod protobuf;
 
+pub mod active_requests;
 pub mod api;
 pub mod grpc;
 pub mod otlp;

@@ -1,10 +1,10 @@
-//! The active-request log. Its decoder belongs to `varve-server`, which has dependencies that are
+//! The active-request log. Its decoder belongs to `varve-wire`, which has dependencies that are
 //! not needed here: the files are compiled into this crate.
 
-#[path = "../../../bin/server/src/requests/log/read.rs"]
+#[path = "../../../bin/wire/src/active_requests/read.rs"]
 #[expect(dead_code, reason = "only the server opens the file")]
 mod read;
-#[path = "../../../bin/server/src/requests/log/slot.rs"]
+#[path = "../../../bin/wire/src/active_requests/slot.rs"]
 mod slot;
 
 /// Decodes an active-request log, under valid checksums if the first byte is odd.

@@ -336,6 +336,19 @@ impl AlertmanagerConfig {
         files.for_each(|path| set_folder(path, folder));
     }
 
+    /// Reads and checks credentials and certificates. Blocks.
+    ///
+    /// # Errors
+    /// The errors of [`AlertmanagerConfig::access`], and if a TLS setting is invalid.
+    pub fn check_access(&self) -> Result<()> {
+        let access = self.access()?;
+        // Labels and relabel rules of a target may set `__scheme__` to `https`.
+        if self.scheme == Scheme::Https || access.has_tls_settings() {
+            access.check_tls()?;
+        }
+        Ok(())
+    }
+
     /// Reads credentials and certificates. Blocks.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ pub mod rules;
 pub mod tracing;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -171,6 +172,29 @@ impl Default for TsdbConfig {
 const IN_ORDER_MAX_AGE_MIN: Duration = Duration::from_secs(60);
 const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
+/// The query log, open for appending.
+#[derive(Debug)]
+pub struct QueryLogFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The open file.
+    pub file: File,
+}
+
+impl QueryLogFile {
+    /// Opens the file, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self {
+            path: path.to_owned(),
+            file: file.with_context(|| format!("open query log {path:?}"))?,
+        })
+    }
+}
+
 impl Config {
     /// Reads and checks a file.
     ///
@@ -301,6 +325,33 @@ impl Config {
         self.tracing
             .iter_mut()
             .for_each(|tracing| tracing.set_folder(folder));
+    }
+
+    /// Reads and checks the credentials and certificates for Alertmanagers and traces. Blocks.
+    ///
+    /// # Errors
+    /// If some are invalid.
+    pub fn check_access(&self) -> Result<()> {
+        for (idx, alertmanager) in self.alerting.alertmanagers.iter().enumerate() {
+            alertmanager
+                .check_access()
+                .with_context(|| format!("alerting.alertmanagers[{idx}]"))?;
+        }
+        if let Some(tracing) = &self.tracing {
+            tracing.check_access().context("tracing")?;
+        }
+        Ok(())
+    }
+
+    /// Opens the query log for appending, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open_query_log(&self) -> Result<Option<QueryLogFile>> {
+        match &self.global.query_log_file {
+            Some(path) => QueryLogFile::open(path).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the configuration with absolute paths, and with the contents of the files that it

@@ -34,7 +34,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use varve_config::file::Config;
-use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
+use varve_config::file::alerting::{AlertmanagerConfig, TargetGroup};
 use varve_config::settings::NotifierOptions;
 use varve_ingest::relabel::Relabeling;
 
@@ -296,11 +296,7 @@ impl Notifier {
 
 impl AlertmanagerSet {
     fn new(config: &AlertmanagerConfig) -> Result<Self> {
-        let access = config.access()?;
-        // Labels and relabel rules of a target may set `__scheme__` to `https`.
-        if config.scheme == Scheme::Https || access.has_tls_settings() {
-            access.check_tls()?;
-        }
+        config.check_access()?;
         Ok(Self {
             target_rules: config.target_rules()?,
             alert_rules: config.alert_rules()?,

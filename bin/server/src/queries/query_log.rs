@@ -3,30 +3,24 @@
 //! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one
 //! write. A failed write is logged and counted. It does not fail the query.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
+use varve_config::file::QueryLogFile;
 use varve_system::quantity::print_time;
 
 /// The log. Clones write to the same file.
 #[derive(Debug, Clone)]
 pub struct QueryLog {
-    file: Arc<RwLock<Option<(PathBuf, File)>>>,
+    file: Arc<RwLock<Option<QueryLogFile>>>,
     /// 1 while there is a file.
     enabled: IntGauge,
     failures: IntCounter,
 }
-
-/// An open file, or none.
-#[derive(Debug)]
-pub struct Opened(Option<(PathBuf, File)>);
 
 /// A query that has ended.
 #[derive(Debug)]
@@ -84,23 +78,8 @@ impl QueryLog {
         }
     }
 
-    /// Opens a file for appending, or none.
-    ///
-    /// # Errors
-    /// If the file cannot be opened.
-    pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
-        let Some(path) = path else {
-            return Ok(Opened(None));
-        };
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        Ok(Opened(Some((
-            path.to_owned(),
-            file.with_context(|| format!("open query log {path:?}"))?,
-        ))))
-    }
-
-    /// Directs further queries to this file. After a rotation it is a new file at the same path.
-    pub fn write_to(&self, Opened(opened): Opened) {
+    /// Directs further queries to this file, or to none. After a rotation it is a new file at the same path.
+    pub fn write_to(&self, opened: Option<QueryLogFile>) {
         self.enabled.set(opened.is_some().into());
         *self.file.write() = opened;
     }
@@ -112,8 +91,10 @@ impl QueryLog {
 
     /// Appends a line.
     pub fn log(&self, query: &LoggedQuery<'_>) {
-        let file = self.file.read();
-        let Some((path, file)) = &*file else { return };
+        let opened = self.file.read();
+        let Some(QueryLogFile { path, file }) = opened.as_ref() else {
+            return;
+        };
         let mut line = query.to_json(Timestamp::now()).to_string();
         line.push('\n');
         if let Err(error) = (&*file).write_all(line.as_bytes()) {
@@ -226,16 +207,16 @@ mod tests {
         let path = dir.path().join("queries.log");
         let (log, failures) = log();
         log.log(&query(json!({})));
-        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.write_to(Some(QueryLogFile::open(&path).unwrap()));
         log.log(&query(json!({})));
-        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.write_to(Some(QueryLogFile::open(&path).unwrap()));
         log.log(&query(json!({})));
         assert!(
-            QueryLog::open(Some(dir.path())).is_err(),
+            QueryLogFile::open(dir.path()).is_err(),
             "a directory is not a log file"
         );
         log.log(&query(json!({})));
-        log.write_to(QueryLog::open(None).unwrap());
+        log.write_to(None);
         assert!(!log.is_enabled());
         log.log(&query(json!({})));
         let text = std::fs::read_to_string(&path).unwrap();

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use varve_context::{Interrupt, MemoryBudget, MemoryReclaimer, QueryContext};
 use varve_system::excerpt::truncate;
+use varve_wire::active_requests::{self, Record, RequestState};
 
-use super::log::{self, ActiveRequestLog, Place, Record, State};
+use super::log::{ActiveRequestLog, Place, TEXT_SIZE_MAX};
 use super::record::{Active, ActiveClass, RequestClass, RequestRecord};
 
 /// All active requests.
@@ -54,7 +55,7 @@ impl ActiveRequests {
             Ok(log) => drop(self.log.set(log)),
             Err(error) => tracing::warn!(?dir, %error, "Cannot create the active-request log"),
         }
-        if let Ok(previous) = log::read(&dir.join(log::PREVIOUS_FILE))
+        if let Ok(previous) = active_requests::read(&dir.join(active_requests::PREVIOUS_FILE))
             && !previous.is_clean_shutdown
         {
             let active = previous.active();
@@ -93,7 +94,7 @@ impl ActiveRequests {
 
     /// Writes the state of a request, and the reason if it failed, to the log. A request that ends
     /// before it is recorded leaves no record.
-    fn record(&self, request: &RequestRecord, state: State, reason: &str) {
+    fn record(&self, request: &RequestRecord, state: RequestState, reason: &str) {
         let (Some(log), Some(active)) = (self.log.get(), request.active()) else {
             return;
         };
@@ -188,7 +189,12 @@ impl ActiveRequests {
 }
 
 /// Returns what the log keeps of a request.
-fn log_record(request: &RequestRecord, active: &Active, state: State, reason: &str) -> Record {
+fn log_record(
+    request: &RequestRecord,
+    active: &Active,
+    state: RequestState,
+    reason: &str,
+) -> Record {
     let ctx = &active.ctx;
     Record {
         state,
@@ -207,7 +213,7 @@ fn log_record(request: &RequestRecord, active: &Active, state: State, reason: &s
         user: request.user.to_string(),
         user_agent: request.user_agent.clone(),
         reason: reason.to_owned(),
-        text: truncate(&request.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
+        text: truncate(&request.parameters().text, TEXT_SIZE_MAX).to_owned(),
     }
 }
 
@@ -242,15 +248,15 @@ impl Registration {
 
     /// Records in the log that work on the request has begun.
     pub fn record_start(&self) {
-        self.all.record(&self.request, State::Working, "");
+        self.all.record(&self.request, RequestState::Working, "");
     }
 
     /// Records in the log that the request has ended, with the reason if it failed.
     pub(super) fn record_end(&self, reason: Option<&str>) {
         let state = if reason.is_some() {
-            State::Failed
+            RequestState::Failed
         } else {
-            State::Completed
+            RequestState::Completed
         };
         self.all
             .record(&self.request, state, reason.unwrap_or_default());
@@ -342,7 +348,7 @@ mod tests {
         active.record_all();
         long.iter()
             .for_each(|(long, reason)| long.record_end(*reason));
-        let found = log::read(&dir.path().join(log::FILE)).unwrap();
+        let found = active_requests::read(&dir.path().join(active_requests::FILE)).unwrap();
         let found: Vec<_> = found
             .records
             .iter()
@@ -352,8 +358,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                (completed, State::Completed, ""),
-                (failed, State::Failed, "no space")
+                (completed, RequestState::Completed, ""),
+                (failed, RequestState::Failed, "no space")
             ]
         );
     }
@@ -367,12 +373,13 @@ mod tests {
             active.record_all();
         }
         assert_eq!(active.n_dropped(), 0);
-        let found = log::read(&dir.path().join(log::FILE)).unwrap();
+        let found = active_requests::read(&dir.path().join(active_requests::FILE)).unwrap();
         assert!(
             found
                 .records
                 .iter()
-                .all(|of| (of.state, &*of.reason) == (State::Failed, "ended without a result"))
+                .all(|of| (of.state, &*of.reason)
+                    == (RequestState::Failed, "ended without a result"))
         );
     }
 

@@ -17,8 +17,9 @@ use varve_context::{Charge, MemoryBudget, QueryContext};
 use varve_query::Steps;
 use varve_query::stats::QueryStats;
 use varve_system::excerpt::truncate;
+use varve_wire::active_requests::{RULE_ROUTE, RequestState};
 
-use super::log::{Place, State};
+use super::log::Place;
 use super::tenant::{Tenant, User};
 use crate::rejections::Client;
 use crate::traces::{Part, Trace};
@@ -27,9 +28,6 @@ use crate::traces::{Part, Trace};
 const USER_AGENT_SIZE_MAX: usize = 256;
 /// Bytes of a query or of selectors that are kept: a longer query is rejected.
 const TEXT_SIZE_MAX: usize = 1 << 20;
-
-/// The path of rule queries in lists and logs.
-pub const RULE_ROUTE: &str = "rule";
 
 /// The methods that change nothing by their definition.
 const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
@@ -316,12 +314,12 @@ impl Active {
         self.queued.get_or_init(|| self.arrived.elapsed());
     }
 
-    /// Returns [`State::Waiting`] or [`State::Working`].
-    pub fn state(&self) -> State {
+    /// Returns [`RequestState::Waiting`] or [`RequestState::Working`].
+    pub fn state(&self) -> RequestState {
         if self.queued.get().is_some() {
-            State::Working
+            RequestState::Working
         } else {
-            State::Waiting
+            RequestState::Waiting
         }
     }
 

@@ -20,12 +20,13 @@ use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
 use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
+use varve_wire::active_requests::RULE_ROUTE;
 
 use super::now;
 use crate::app::App;
 use crate::notifier::Alert;
 use crate::requests::life::RequestFailure;
-use crate::requests::record::{ActiveClass, Parameters, RULE_ROUTE, RequestRecord, RuleQuery};
+use crate::requests::record::{ActiveClass, Parameters, RequestRecord, RuleQuery};
 use crate::store::Store;
 use crate::traces;
 

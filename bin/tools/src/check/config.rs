@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_yaml_ng::{Mapping, Value};
 use varve_config::file::Config;
-use varve_server::live_config::Prepared;
 use varve_system::printing::error_chain;
 
 use super::args::ConfigArgs;
@@ -132,18 +131,17 @@ fn key_of_prometheus(top: &Mapping) -> Option<String> {
 
 /// Checks the query log, credentials and certificates that a configuration names, as at startup.
 fn check_named_files(config: &Config) -> Result<()> {
-    let query_log = config.global.query_log_file.as_deref();
-    match query_log.filter(|log| !log.exists()) {
-        None => drop(Prepared::new(config)?),
-        // Preparing would create it.
-        Some(log) => {
-            Prepared::clients(config)?;
+    config.check_access()?;
+    match &config.global.query_log_file {
+        // Opening it would create it.
+        Some(log) if !log.exists() => {
             let dir = log.parent().filter(|dir| !dir.as_os_str().is_empty());
             ensure!(
                 dir.is_none_or(Path::is_dir),
                 "query_log_file: {log:?} has no directory"
             );
         }
+        _ => drop(config.open_query_log()?),
     }
     Ok(())
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State as Extracted;
 use varve_server::app::App;
-use varve_server::requests::log::{self, Record};
 
 use crate::error::{ApiError, Result};
 use crate::response::success;
+use varve_wire::active_requests::{self, Record};
 use varve_wire::schema;
 
 schema! {
@@ -63,11 +63,12 @@ pub(crate) async fn status(Extracted(app): Extracted<Arc<App>>) -> Result {
 }
 
 fn read(app: &App) -> Result<Option<PreviousProcess>> {
-    let path = app.settings.data_dir.join(log::PREVIOUS_FILE);
+    let path = app.settings.data_dir.join(active_requests::PREVIOUS_FILE);
     if !path.exists() {
         return Ok(None);
     }
-    let found = log::read(&path).map_err(|error| ApiError::internal(format!("{error:#}")))?;
+    let found =
+        active_requests::read(&path).map_err(|error| ApiError::internal(format!("{error:#}")))?;
     Ok(Some(PreviousProcess {
         pid: found.pid.into(),
         started_ms: found.started_ms,

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use varve_env::{Fs, RealFs};
 
-use super::slot::{HEADER_SIZE, Header, Record, SIZE, State};
+use super::slot::{HEADER_SIZE, Header, Record, RequestState, SIZE};
 
 /// Maximum number of slots that are read.
 const N_SLOTS_MAX: u32 = 1 << 16;
 
 /// The contents of a log.
 #[derive(Debug)]
-pub struct LogFile {
+pub struct RecordedRequests {
     /// The process that wrote the log.
     pub pid: u32,
     /// Start of this process.
@@ -25,13 +25,13 @@ pub struct LogFile {
     pub n_damaged: usize,
 }
 
-impl LogFile {
+impl RecordedRequests {
     /// Returns the requests that had not ended, the heaviest first.
     pub fn active(&self) -> Vec<&Record> {
         let mut active: Vec<_> = self
             .records
             .iter()
-            .filter(|record| matches!(record.state, State::Waiting | State::Working))
+            .filter(|record| matches!(record.state, RequestState::Waiting | RequestState::Working))
             .collect();
         active.sort_by_key(|record| std::cmp::Reverse((record.held_bytes, record.peak_bytes)));
         active
@@ -43,7 +43,7 @@ impl LogFile {
 ///
 /// # Errors
 /// If the file cannot be read, or is not a log of this version.
-pub fn read(path: &Path) -> Result<LogFile> {
+pub fn read(path: &Path) -> Result<RecordedRequests> {
     let size_max = HEADER_SIZE as u64 + u64::from(N_SLOTS_MAX) * SIZE as u64;
     // Rejects a pipe, which would block.
     let bytes = RealFs
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<LogFile> {
 }
 
 /// Decodes a log.
-pub(super) fn decode(bytes: &[u8]) -> Result<LogFile, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<RecordedRequests, String> {
     let Header {
         n_slots,
         pid,
@@ -71,7 +71,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<LogFile, String> {
         }
     }
     records.sort_by_key(|record| record.id);
-    Ok(LogFile {
+    Ok(RecordedRequests {
         pid,
         started_ms,
         is_clean_shutdown,
@@ -92,7 +92,7 @@ mod tests {
             is_clean_shutdown: false,
         };
         let record = |id| Record {
-            state: State::Working,
+            state: RequestState::Working,
             id,
             text: "up".into(),
             ..Record::default()
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn damage_loses_only_the_damaged_slots() {
-        let ids = |found: &LogFile| {
+        let ids = |found: &RecordedRequests| {
             found
                 .records
                 .iter()

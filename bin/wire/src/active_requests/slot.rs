@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 /// Bytes of the header.
-pub(super) const HEADER_SIZE: usize = 64;
+pub const HEADER_SIZE: usize = 64;
 /// Bytes of a slot.
-pub(super) const SIZE: usize = 1024;
+pub const SIZE: usize = 1024;
 
 const MAGIC: &[u8; 4] = b"VRNG";
 const VERSION: u8 = 1;
@@ -32,17 +32,21 @@ const N_STRINGS: usize = 6;
 
 /// The start of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) n_slots: u32,
-    pub(super) pid: u32,
-    pub(super) started_ms: i64,
-    pub(super) is_clean_shutdown: bool,
+pub struct Header {
+    /// Number of slots.
+    pub n_slots: u32,
+    /// The process that writes the file.
+    pub pid: u32,
+    /// Start of this process.
+    pub started_ms: i64,
+    /// Whether this process has shut down.
+    pub is_clean_shutdown: bool,
 }
 
 /// The state of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum State {
+pub enum RequestState {
     /// It waits for a permit.
     #[default]
     Waiting = 1,
@@ -54,9 +58,9 @@ pub enum State {
     Failed = 4,
 }
 
-impl State {
+impl RequestState {
     /// Returns `true` if the request has ended.
-    pub(crate) fn is_end(self) -> bool {
+    pub fn is_end(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
     }
 
@@ -75,7 +79,7 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
     /// The state.
-    pub state: State,
+    pub state: RequestState,
     /// The id of the request.
     pub id: u64,
     /// Start of the request.
@@ -105,7 +109,8 @@ pub struct Record {
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> [u8; HEADER_SIZE] {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; HEADER_SIZE] {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
         bytes[VERSION_OFFSET] = VERSION;
@@ -127,7 +132,7 @@ impl Header {
     ///
     /// # Errors
     /// The reason why it is invalid.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let bytes: &[u8; HEADER_SIZE] = bytes.first_chunk().ok_or("too short for a header")?;
         if !bytes.starts_with(MAGIC) {
             return Err("not an active-request log".to_owned());
@@ -160,7 +165,7 @@ impl Header {
 
 impl Record {
     /// Encodes the record. Long strings are truncated.
-    pub(super) fn encode(&self) -> [u8; SIZE] {
+    pub fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[STATE_OFFSET] = self.state as u8;
         for (i, number) in self.numbers().into_iter().enumerate() {
@@ -186,7 +191,7 @@ impl Record {
     ///
     /// # Errors
     /// The reason why it is invalid.
-    pub(super) fn decode(bytes: &[u8; SIZE]) -> Result<Option<Self>, &'static str> {
+    pub fn decode(bytes: &[u8; SIZE]) -> Result<Option<Self>, &'static str> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
@@ -194,10 +199,10 @@ impl Record {
             return Err("checksum mismatch");
         }
         let states = [
-            State::Waiting,
-            State::Working,
-            State::Completed,
-            State::Failed,
+            RequestState::Waiting,
+            RequestState::Working,
+            RequestState::Completed,
+            RequestState::Failed,
         ];
         let state = states
             .into_iter()
@@ -292,7 +297,7 @@ mod tests {
     fn long_strings_are_truncated() {
         let long = "ä".repeat(SIZE);
         let record = Record {
-            state: State::Failed,
+            state: RequestState::Failed,
             id: 1,
             route: long.clone(),
             text: long,
@@ -303,12 +308,12 @@ mod tests {
             (read.route.len(), read.text.len()),
             (96, SIZE - STRINGS_OFFSET - 96)
         );
-        assert_eq!((read.state, read.id), (State::Failed, 1));
+        assert_eq!((read.state, read.id), (RequestState::Failed, 1));
     }
 
     #[test]
     fn the_format_page_shows_the_written_bytes() {
-        let page = include_str!("../../../../../docs/format/active-requests.md");
+        let page = include_str!("../../../../docs/format/active-requests.md");
         let header = Header {
             n_slots: 2,
             pid: 4321,
@@ -318,7 +323,7 @@ mod tests {
         assert_shown(page, &header.encode());
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         let record = Record {
-            state: State::Working,
+            state: RequestState::Working,
             id: 7,
             started_ms: 1_763_683_260_000,
             recorded_ms: 1_763_683_260_100,
@@ -384,7 +389,7 @@ mod tests {
         ) {
             let [id, held_bytes, n_series, n_samples] = numbers;
             let record = Record {
-                state: State::Working, id, started_ms: times[0], recorded_ms: times[1], held_bytes, peak_bytes: held_bytes,
+                state: RequestState::Working, id, started_ms: times[0], recorded_ms: times[1], held_bytes, peak_bytes: held_bytes,
                 n_series, n_samples, route, text, client: "127.0.0.1:1".into(), ..Record::default()
             };
             prop_assert_eq!(Record::decode(&record.encode()).unwrap(), Some(record));

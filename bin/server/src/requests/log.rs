@@ -3,8 +3,8 @@
 //!
 //! The server records each request for data when its work begins, ten times a second, and when it
 //! has ended. A write is not recorded when its work begins. A request that ends before it is
-//! recorded leaves no record. The command `varve status last-words` reads the log. Format:
-//! docs/format/active-requests.md, version 1.
+//! recorded leaves no record. The command `varve status last-words` reads the log. Its format is in
+//! [`varve_wire::active_requests`].
 //!
 //! Invariants
 //! 1. The file never grows: a request has one slot, which is reused after the request has ended.
@@ -13,29 +13,22 @@
 //! 2. A slot is written with one call and has a checksum: a reader gets it whole or not at all.
 //! 3. Nothing is synced: the log survives the process, not a power failure.
 //!
-//! Threads: any. One lock around a write of [`slot::SIZE`] bytes. Crash: at most one slot is torn.
-
-mod read;
-mod slot;
+//! Threads: any. One lock around a write of [`SIZE`] bytes. Crash: at most one slot is torn.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use varve_wire::active_requests::{
+    FILE, HEADER_SIZE, Header, PREVIOUS_FILE, Record, RequestState, SIZE,
+};
 
-pub use read::{LogFile, read};
-pub use slot::{Record, State};
-
-/// The log of the running process, or of the last one.
-pub(crate) const FILE: &str = "requests.active";
-/// The log of the previous process.
-pub const PREVIOUS_FILE: &str = "requests.previous.active";
 /// Maximum size of a text in a slot.
-pub(crate) const TEXT_SIZE_MAX: usize = slot::SIZE;
+pub(crate) const TEXT_SIZE_MAX: usize = SIZE;
 /// Slots of a file: twice the default of --web.max-connections.
 const N_SLOTS: u32 = 1024;
 
@@ -43,7 +36,7 @@ const N_SLOTS: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct ActiveRequestLog {
     file: File,
-    header: slot::Header,
+    header: Header,
     /// Free slots, the longest free first.
     free: Mutex<VecDeque<u32>>,
     /// Requests without a slot, and failed writes.
@@ -79,13 +72,13 @@ impl ActiveRequestLog {
             .create(true)
             .truncate(true)
             .open(&path)?;
-        let header = slot::Header {
+        let header = Header {
             n_slots: N_SLOTS,
             pid,
             started_ms,
             is_clean_shutdown: false,
         };
-        file.set_len(slot::HEADER_SIZE as u64 + u64::from(N_SLOTS) * slot::SIZE as u64)?;
+        file.set_len(HEADER_SIZE as u64 + u64::from(N_SLOTS) * SIZE as u64)?;
         file.write_all_at(&header.encode(), 0)?;
         Ok(Self {
             file,
@@ -109,13 +102,13 @@ impl ActiveRequestLog {
             return;
         };
         *place = Place::Slot(at);
-        let offset = slot::HEADER_SIZE as u64 + u64::from(at) * slot::SIZE as u64;
+        let offset = HEADER_SIZE as u64 + u64::from(at) * SIZE as u64;
         self.write_at(&record.encode(), offset);
         if record.state.is_end() {
             *place = Place::Ended;
             // There are many writes, and they have no text. The slot of a successful one is reused
             // first, so that writes do not overwrite the records of queries.
-            if record.state == State::Completed && record.text.is_empty() {
+            if record.state == RequestState::Completed && record.text.is_empty() {
                 free.push_front(at);
             } else {
                 free.push_back(at);
@@ -125,7 +118,7 @@ impl ActiveRequestLog {
 
     /// Records a clean shutdown.
     pub(crate) fn close(&self) {
-        let header = slot::Header {
+        let header = Header {
             is_clean_shutdown: true,
             ..self.header
         };
@@ -144,17 +137,13 @@ impl ActiveRequestLog {
     }
 }
 
-/// Returns the logs of a data directory, the newest first.
-pub fn files(dir: &Path) -> [PathBuf; 2] {
-    [dir.join(FILE), dir.join(PREVIOUS_FILE)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tempfile::TempDir;
+    use varve_wire::active_requests::read;
 
-    fn record(id: u64, state: State) -> Record {
+    fn record(id: u64, state: RequestState) -> Record {
         Record {
             id,
             state,
@@ -173,23 +162,29 @@ mod tests {
         let first = log(&dir);
         let mut a = Place::None;
         let mut b = Place::None;
-        first.write(&mut a, &record(1, State::Working));
-        first.write(&mut b, &record(2, State::Waiting));
+        first.write(&mut a, &record(1, RequestState::Working));
+        first.write(&mut b, &record(2, RequestState::Waiting));
         first.write(
             &mut b,
             &Record {
                 held_bytes: 5,
-                ..record(2, State::Working)
+                ..record(2, RequestState::Working)
             },
         );
-        first.write(&mut a, &record(1, State::Completed));
+        first.write(&mut a, &record(1, RequestState::Completed));
         let found = read(&dir.path().join(FILE)).unwrap();
         let states: Vec<_> = found
             .records
             .iter()
             .map(|of| (of.id, of.state, of.held_bytes))
             .collect();
-        assert_eq!(states, [(1, State::Completed, 0), (2, State::Working, 5)]);
+        assert_eq!(
+            states,
+            [
+                (1, RequestState::Completed, 0),
+                (2, RequestState::Working, 5)
+            ]
+        );
         assert_eq!(
             (found.pid, found.started_ms, found.is_clean_shutdown),
             (7, 1_700_000_000_000, false)
@@ -205,13 +200,13 @@ mod tests {
     fn writes_do_not_overwrite_queries() {
         let dir = TempDir::new().unwrap();
         let log = log(&dir);
-        log.write(&mut Place::None, &record(1, State::Completed));
+        log.write(&mut Place::None, &record(1, RequestState::Completed));
         for id in 2..10 * u64::from(N_SLOTS) {
             log.write(
                 &mut Place::None,
                 &Record {
                     text: String::new(),
-                    ..record(id, State::Completed)
+                    ..record(id, RequestState::Completed)
                 },
             );
         }
@@ -225,17 +220,17 @@ mod tests {
         let log = log(&dir);
         let mut places = vec![Place::None; N_SLOTS as usize];
         for (id, place) in places.iter_mut().enumerate() {
-            log.write(place, &record(id as u64 + 1, State::Working));
+            log.write(place, &record(id as u64 + 1, RequestState::Working));
         }
         let mut one_more = Place::None;
-        log.write(&mut one_more, &record(5000, State::Working));
+        log.write(&mut one_more, &record(5000, RequestState::Working));
         assert_eq!((one_more, log.n_dropped()), (Place::None, 1));
         let freed = places[3];
-        log.write(&mut places[3], &record(4, State::Failed));
-        log.write(&mut one_more, &record(5000, State::Working));
+        log.write(&mut places[3], &record(4, RequestState::Failed));
+        log.write(&mut one_more, &record(5000, RequestState::Working));
         assert_eq!((one_more, places[3]), (freed, Place::Ended));
         // A record after the end of its request does not overwrite it.
-        log.write(&mut places[3], &record(4, State::Working));
+        log.write(&mut places[3], &record(4, RequestState::Working));
         let found = read(&dir.path().join(FILE)).unwrap();
         assert_eq!(found.records.len(), N_SLOTS as usize);
         assert!(
