@@ -43,7 +43,7 @@ use varve_server::store::Store;
 use varve_server::{auto_reload, rules, self_scrape};
 use varve_system::log;
 use varve_system::machine::raise_open_files_limit;
-use varve_system::service_manager::{self, State, notify};
+use varve_system::service_manager::{self, ServiceState, notify};
 use varve_system::version;
 
 use replay::Replay;
@@ -169,7 +169,7 @@ async fn run(
     let opened = Arc::clone(&store);
     // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
-    notify(State::Ready);
+    notify(ServiceState::Ready);
     tracing::info!("Server is ready to receive web requests.");
     if let Some(path) = config_file
         && app.settings.auto_reload
@@ -320,7 +320,7 @@ async fn shut_down(
     scraping: Option<JoinHandle<()>>,
 ) -> Result<()> {
     let app = &state.app;
-    notify(State::Stopping);
+    notify(ServiceState::Stopping);
     state.begin_shutdown();
     app.notifications.set(SHUTTING_DOWN, true);
     app.notifications.close();

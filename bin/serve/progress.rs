@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_server::app::App;
-use varve_system::service_manager::{self, State, notify};
+use varve_system::service_manager::{self, ServiceState, notify};
 use varve_tsdb::stats::ReplayState;
 
 /// Maximum time between two looks at the state.
@@ -20,11 +20,11 @@ pub(super) async fn report(app: Arc<App>) {
     loop {
         let text = status(&app);
         if text != reported {
-            notify(State::Status(&text));
+            notify(ServiceState::Status(&text));
             reported = text;
         }
         if watchdog.is_some() {
-            notify(State::Alive);
+            notify(ServiceState::Alive);
         }
         tokio::time::sleep(interval).await;
     }

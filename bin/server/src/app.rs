@@ -170,7 +170,7 @@ impl App {
         // start.
         let is_serving = self.stopping().is_none();
         if is_serving {
-            notify(service_manager::State::Reloading);
+            notify(service_manager::ServiceState::Reloading);
         }
         let mut rules = None;
         let reloaded = self.config.reload(|config| {
@@ -192,7 +192,7 @@ impl App {
             }
         }
         if is_serving {
-            notify(service_manager::State::Ready);
+            notify(service_manager::ServiceState::Ready);
         }
         reloaded.map(drop)
     }

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A state of the process.
 #[derive(Debug, Clone, Copy)]
-pub enum State<'a> {
+pub enum ServiceState<'a> {
     /// The process serves requests, for the first time or after a reload.
     Ready,
     /// The process reloads its configuration.
@@ -43,7 +43,7 @@ pub fn is_present() -> bool {
 }
 
 /// Sends a state to the service manager, if there is one.
-pub fn notify(state: State<'_>) {
+pub fn notify(state: ServiceState<'_>) {
     if let Some(socket) = &*SOCKET {
         // A full queue of the service manager must not block the server: the socket is in
         // non-blocking mode.
@@ -51,7 +51,7 @@ pub fn notify(state: State<'_>) {
     }
 }
 
-/// Returns how often [`State::Alive`] must be sent at least; `None` without a watchdog.
+/// Returns how often [`ServiceState::Alive`] must be sent at least; `None` without a watchdog.
 pub fn watchdog_interval() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
     // Another process of the unit may be the watched one.
@@ -73,14 +73,14 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-fn message(state: State<'_>) -> String {
+fn message(state: ServiceState<'_>) -> String {
     match state {
-        State::Ready => "READY=1".to_owned(),
-        State::Reloading => format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()),
-        State::Stopping => "STOPPING=1".to_owned(),
+        ServiceState::Ready => "READY=1".to_owned(),
+        ServiceState::Reloading => format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()),
+        ServiceState::Stopping => "STOPPING=1".to_owned(),
         // Each line is an assignment.
-        State::Status(text) => format!("STATUS={}", text.replace('\n', " ")),
-        State::Alive => "WATCHDOG=1".to_owned(),
+        ServiceState::Status(text) => format!("STATUS={}", text.replace('\n', " ")),
+        ServiceState::Alive => "WATCHDOG=1".to_owned(),
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         ] {
             let client = connect(name).unwrap();
             client
-                .send(message(State::Status("a\nb")).as_bytes())
+                .send(message(ServiceState::Status("a\nb")).as_bytes())
                 .unwrap();
             let mut buffer = [0; 64];
             let size = server.recv(&mut buffer).unwrap();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_reload_has_the_time_of_the_monotonic_clock() {
-        let text = message(State::Reloading);
+        let text = message(ServiceState::Reloading);
         let micros: i64 = text
             .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
             .unwrap()

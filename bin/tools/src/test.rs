@@ -22,12 +22,12 @@ use super::scratch_dir::ScratchDir;
 #[derive(Debug, Subcommand)]
 pub enum TestCommand {
     /// Run unit tests of recording and alerting rules
-    Rules(RulesArgs),
+    Rules(TestRulesArgs),
 }
 
 /// Arguments of `varve test rules`.
 #[derive(Debug, Clone, Args)]
-pub struct RulesArgs {
+pub struct TestRulesArgs {
     /// Files with unit tests
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -72,7 +72,7 @@ pub fn run(TestCommand::Rules(args): &TestCommand) -> ExitCode {
 }
 
 /// Runs all files and returns `true` if all tests passed.
-fn test_rules(args: &RulesArgs) -> Result<bool> {
+fn test_rules(args: &TestRulesArgs) -> Result<bool> {
     let scratch = ScratchDir::create(None)?;
     let selection = match &args.run[..] {
         [] => None,

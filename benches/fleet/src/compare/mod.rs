@@ -16,7 +16,7 @@ use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
 use crate::output::print;
-use crate::process::{self, Usage};
+use crate::process::{self, ProcessUsage};
 use crate::query::{query_scalar, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
 use report::{Measurements, Report};
@@ -206,6 +206,6 @@ impl Bench {
     }
 }
 
-fn cpu_s(before: &Usage, after: &Usage) -> f64 {
+fn cpu_s(before: &ProcessUsage, after: &ProcessUsage) -> f64 {
     after.cpu.saturating_sub(before.cpu).as_secs_f64()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::output::mib;
-use crate::process::Usage;
+use crate::process::ProcessUsage;
 
 /// Maximum number of memory values that are printed.
 const PARTS_MAX: usize = 10;
@@ -23,7 +23,7 @@ pub(crate) struct Written {
     /// The latency of the last attempt of each request, sorted by `append`.
     pub(crate) latencies: Vec<Duration>,
     pub(crate) duration: Duration,
-    pub(crate) server: Option<(Usage, Usage)>,
+    pub(crate) server: Option<(ProcessUsage, ProcessUsage)>,
     /// Memory of the server after each round, in bytes.
     pub(crate) resident_bytes: Vec<u64>,
 }

@@ -30,7 +30,7 @@ pub struct TracingConfig {
     #[serde(deserialize_with = "null_is_default")]
     headers: BTreeMap<String, Secret>,
     /// Compression of requests. Default none.
-    pub compression: Compression,
+    pub compression: SpanCompression,
     /// Timeout of a request. Default 10s, also for 0.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     timeout: Duration,
@@ -49,7 +49,7 @@ pub enum ClientType {
 
 /// The compression of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-pub enum Compression {
+pub enum SpanCompression {
     /// None.
     #[default]
     #[serde(rename = "")]
@@ -70,7 +70,7 @@ impl Default for TracingConfig {
             insecure: false,
             tls_config: TlsSettings::default(),
             headers: BTreeMap::new(),
-            compression: Compression::default(),
+            compression: SpanCompression::default(),
             timeout: TIMEOUT,
         }
     }

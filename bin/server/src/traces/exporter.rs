@@ -12,7 +12,7 @@ use prost::Message;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use varve_client::{AsyncClient, ClientOptions};
-use varve_config::file::tracing::{ClientType, Compression, TracingConfig};
+use varve_config::file::tracing::{ClientType, SpanCompression, TracingConfig};
 use varve_system::printing::error_chain;
 use varve_system::version::{self, USER_AGENT};
 use varve_wire::grpc::{self, Coding};
@@ -168,7 +168,7 @@ impl Exporter {
             Some(connected) => client.insert(connected),
             None => client.as_mut().context("the client is connected")?,
         };
-        let coding = (compression == Compression::Gzip).then_some("gzip");
+        let coding = (compression == SpanCompression::Gzip).then_some("gzip");
         let request = match client_type {
             ClientType::Http => {
                 let request =
@@ -223,7 +223,11 @@ fn connect(config: &TracingConfig) -> Result<AsyncClient> {
 }
 
 /// Returns the body of a request.
-fn encode(spans: Vec<Span>, client_type: ClientType, compression: Compression) -> Result<Bytes> {
+fn encode(
+    spans: Vec<Span>,
+    client_type: ClientType,
+    compression: SpanCompression,
+) -> Result<Bytes> {
     let attributes = vec![
         KeyValue::new("service.name", NAME),
         KeyValue::new("service.version", version::NUMBER),
@@ -241,7 +245,7 @@ fn encode(spans: Vec<Span>, client_type: ClientType, compression: Compression) -
         scope_spans,
     }];
     let message = ExportRequest { resource_spans }.encode_to_vec();
-    let coding = if compression == Compression::Gzip {
+    let coding = if compression == SpanCompression::Gzip {
         Coding::Gzip
     } else {
         Coding::Identity

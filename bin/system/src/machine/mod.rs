@@ -62,7 +62,7 @@ pub struct Memory {
 
 /// The memory in use, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct MemoryUsage {
     /// Memory in use.
     pub used_bytes: u64,
     /// The limit.
@@ -153,12 +153,12 @@ impl Memory {
     }
 
     /// Returns the usage that is closest to its limit; `None` if the system does not report it.
-    pub fn usage(&self) -> Option<Usage> {
+    pub fn usage(&self) -> Option<MemoryUsage> {
         let usages = self
             .bounds
             .iter()
             .filter_map(|Bound { limit_bytes, what }| {
-                Some(Usage {
+                Some(MemoryUsage {
                     used_bytes: what.used_bytes()?,
                     limit_bytes: *limit_bytes,
                 })
@@ -167,7 +167,7 @@ impl Memory {
     }
 }
 
-impl Usage {
+impl MemoryUsage {
     fn share(self) -> f64 {
         self.used_bytes as f64 / self.limit_bytes.max(1) as f64
     }

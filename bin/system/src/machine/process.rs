@@ -9,7 +9,7 @@ const TICKS_PER_S: u64 = 100;
 
 /// CPU time and memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// User and system time.
     pub cpu: Duration,
     pub(crate) resident_bytes: u64,
@@ -18,7 +18,7 @@ pub struct Usage {
 }
 
 /// Reads the usage of a process.
-pub fn usage(pid: u32) -> Result<Usage> {
+pub fn usage(pid: u32) -> Result<ProcessUsage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
@@ -29,7 +29,7 @@ pub fn usage(pid: u32) -> Result<Usage> {
         status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"))
     };
     let cpu = cpu(&stat).with_context(|| format!("find the CPU time of process {pid}"))?;
-    Ok(Usage {
+    Ok(ProcessUsage {
         cpu,
         resident_bytes: kib("VmRSS:")? * 1024,
         peak_bytes: kib("VmHWM:")? * 1024,

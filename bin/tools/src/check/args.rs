@@ -16,7 +16,7 @@ pub enum CheckCommand {
     /// Check files for --web.config.file
     WebConfig(WebConfigArgs),
     /// Check rule files
-    Rules(RulesArgs),
+    Rules(CheckRulesArgs),
     /// Lint a scrape body from standard input
     Metrics(MetricsArgs),
     /// Check that a server is healthy
@@ -72,7 +72,7 @@ pub struct WebConfigArgs {
 /// Arguments of `varve check rules`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Exit codes: 0 valid, 1 errors, 3 lint errors with --lint-fatal.")]
-pub struct RulesArgs {
+pub struct CheckRulesArgs {
     /// Files to check [default: standard input]
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,

@@ -7,12 +7,12 @@ use anyhow::Result;
 use varve_rules::file::{self, Options, RuleFile, Texts};
 use varve_system::printing::error_chain;
 
-use super::args::{LintArgs, RulesArgs};
+use super::args::{CheckRulesArgs, LintArgs};
 use super::input::{read, standard_input};
 use super::verdict::Verdict;
 
 /// Checks files, or standard input.
-pub(super) fn check(args: &RulesArgs) -> Verdict {
+pub(super) fn check(args: &CheckRulesArgs) -> Verdict {
     args.lint.warn(&["duplicate-rules"]);
     let verdict = match &args.files[..] {
         [] => {

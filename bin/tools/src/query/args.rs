@@ -21,9 +21,9 @@ pub enum QueryCommand {
     /// List the values of a label
     Labels(LabelsArgs),
     /// Show how many buckets histograms populate
-    Analyze(AnalyzeArgs),
+    Analyze(QueryAnalyzeArgs),
     /// Evaluate a query and show series, samples, bytes and time of each operator
-    Explain(ExplainArgs),
+    Explain(QueryExplainArgs),
 }
 
 /// Arguments of `varve query instant`.
@@ -113,7 +113,7 @@ pub struct LabelsArgs {
 
 /// Arguments of `varve query analyze`.
 #[derive(Debug, Clone, Args)]
-pub struct AnalyzeArgs {
+pub struct QueryAnalyzeArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 
@@ -143,7 +143,7 @@ pub(crate) enum MetricKind {
 /// Arguments of `varve query explain`.
 #[derive(Debug, Clone, Args)]
 #[command(allow_missing_positional = true)]
-pub struct ExplainArgs {
+pub struct QueryExplainArgs {
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use varve_model::labels::METRIC_NAME;
 use varve_system::quantity::print_duration;
 
-use super::args::{AnalyzeArgs, parse_time};
+use super::args::{QueryAnalyzeArgs, parse_time};
 use super::print::{label_set, metric};
 use super::response::{Labels, Point, Stream, Value};
 use super::server::Server;
@@ -25,7 +25,7 @@ Aggregated bucket stats
 Each line shows min/avg/max over the series above.";
 
 /// Runs `varve query analyze`.
-pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
+pub(super) fn analyze(args: &QueryAnalyzeArgs) -> Result<()> {
     let time_s = args
         .time
         .as_deref()

@@ -6,21 +6,21 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use varve_client::escape;
 
-use super::args::ExplainArgs;
+use super::args::QueryExplainArgs;
 
 /// Runs `varve query explain`: sends a query to a server and prints the statistics of each
 /// operator.
 ///
 /// # Errors
 /// If the server cannot be reached or returns an error.
-pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
+pub(super) fn explain(args: &QueryExplainArgs) -> Result<()> {
     let data = args.view.server.client()?.get_data(&path(args)?)?;
     let explained = Explained::deserialize(&data).context("parse the response")?;
     args.view.output.print(|| print(&explained), || &data);
     Ok(())
 }
 
-fn path(args: &ExplainArgs) -> Result<String> {
+fn path(args: &QueryExplainArgs) -> Result<String> {
     let mut path = format!("/api/v1/query_explain?query={}", escape(&args.query));
     let range = [
         ("start", &args.start),

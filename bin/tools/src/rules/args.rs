@@ -15,17 +15,17 @@ use crate::server_args::{ServerArgs, ViewArgs};
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
     /// Show why an alert fires or does not, step by step
-    Explain(ExplainArgs),
+    Explain(RulesExplainArgs),
     /// Show when the alerts of a rule file would have fired; writes nothing
     Backtest(BacktestArgs),
     /// Write the recording rules of a file over history
-    Backfill(BackfillArgs),
+    Backfill(RulesBackfillArgs),
 }
 
 /// Arguments of `varve rules explain`.
 #[derive(Debug, Clone, Args)]
 #[command(allow_missing_positional = true)]
-pub struct ExplainArgs {
+pub struct RulesExplainArgs {
     #[command(flatten)]
     pub(super) view: ViewArgs,
 
@@ -63,7 +63,7 @@ pub struct BacktestArgs {
     allow_missing_positional = true,
     after_help = "The server needs --web.enable-admin-api. Samples that the server has already are not written again."
 )]
-pub struct BackfillArgs {
+pub struct RulesBackfillArgs {
     #[command(flatten)]
     pub(super) server: ServerArgs,
 

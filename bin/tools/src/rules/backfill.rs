@@ -20,7 +20,7 @@ use varve_rules::file::{self, Options, Rule, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};
 
-use super::args::BackfillArgs;
+use super::args::RulesBackfillArgs;
 use crate::scratch_dir::ScratchDir;
 use crate::tsdb::stage_openmetrics;
 
@@ -45,7 +45,7 @@ struct Series {
 }
 
 /// Evaluates the rules of a file and imports their samples.
-pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
+pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
     ensure!(
         args.path.is_dir(),
         "--path: {:?} is not a directory",
@@ -115,7 +115,7 @@ struct Grid {
 
 struct Backfill<'a> {
     client: Client,
-    args: &'a BackfillArgs,
+    args: &'a RulesBackfillArgs,
     n_levels: usize,
     scratch: &'a ScratchDir,
 }

@@ -9,12 +9,12 @@ use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
 };
 
-use super::args::{ExplainArgs, time_ms};
+use super::args::{RulesExplainArgs, time_ms};
 use crate::label::label_set;
 use crate::report::time;
 
 /// Asks a server and prints its explanation.
-pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
+pub(super) fn explain(args: &RulesExplainArgs) -> Result<()> {
     let mut path = format!("/api/v1/rules/explain?alert={}", escape(&args.alert));
     if let Some(group) = &args.rule_group {
         let _ = write!(path, "&rule_group={}", escape(group));

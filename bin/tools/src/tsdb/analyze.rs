@@ -13,7 +13,7 @@ use varve_prometheus::chunk::{self, Chunk, Encoding};
 use varve_tsdb::ReadContext;
 use varve_tsdb::stats::BlockSummary;
 
-use super::args::AnalyzeArgs;
+use super::args::TsdbAnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
 use super::label_stats::LabelStats;
@@ -22,7 +22,7 @@ use crate::data_dir::{Owner, owner};
 use crate::selector::{matches, parse_optional};
 
 /// Prints the statistics of a block.
-pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
+pub(super) fn analyze(args: &TsdbAnalyzeArgs) -> Result<DamageReport> {
     let matchers = parse_optional(args.selector.as_deref())?;
     let mut damage = DamageReport::default();
     let analysis = match owner(&args.path)? {
@@ -60,7 +60,7 @@ struct EncodingStats {
 
 impl Analysis {
     /// Returns the output of promtool, with bytes.
-    fn text(&self, args: &AnalyzeArgs) -> String {
+    fn text(&self, args: &TsdbAnalyzeArgs) -> String {
         let length = duration(i64::try_from(self.length_ms).unwrap_or(i64::MAX));
         let mut text = format!(
             "Block ID: {}\nDuration: {length}\nTotal Series: {}\n",
@@ -107,7 +107,7 @@ impl Analysis {
         text
     }
 
-    fn json(&self, args: &AnalyzeArgs) -> Value {
+    fn json(&self, args: &TsdbAnalyzeArgs) -> Value {
         let mut lists = Map::new();
         for list in self.labels.lists(self.length_ms, args.limit) {
             let entries = list.entries.iter();
@@ -145,7 +145,7 @@ impl Analysis {
 }
 
 fn analyze_prometheus(
-    args: &AnalyzeArgs,
+    args: &TsdbAnalyzeArgs,
     matchers: &[Matcher],
     damage: &mut DamageReport,
 ) -> Result<Analysis> {
@@ -262,7 +262,7 @@ fn encoding_name(code: u8) -> &'static str {
 }
 
 fn analyze_varve(
-    args: &AnalyzeArgs,
+    args: &TsdbAnalyzeArgs,
     matchers: &[Matcher],
     damage: &mut DamageReport,
 ) -> Result<Analysis> {

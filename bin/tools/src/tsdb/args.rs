@@ -18,14 +18,14 @@ pub enum TsdbCommand {
     /// List the blocks of a data directory
     List(ListArgs),
     /// Show the cost of metrics, labels and encodings in a block
-    Analyze(AnalyzeArgs),
+    Analyze(TsdbAnalyzeArgs),
     /// Show which labels created the new series of the last hour, on a server or in a data
     /// directory
     Churn(ChurnArgs),
     /// Print all samples of a data directory
-    Dump(DumpArgs),
+    Dump(TsdbDumpArgs),
     /// Print all floats of a data directory in the OpenMetrics format
-    DumpOpenmetrics(DumpArgs),
+    DumpOpenmetrics(TsdbDumpArgs),
     /// Create Prometheus blocks
     #[command(subcommand)]
     CreateBlocksFrom(CreateBlocksCommand),
@@ -58,7 +58,7 @@ pub struct ListArgs {
 
 /// Arguments of `varve tsdb dump` and `varve tsdb dump-openmetrics`.
 #[derive(Debug, Clone, Args)]
-pub struct DumpArgs {
+pub struct TsdbDumpArgs {
     /// Data directory of Prometheus or Varve
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
@@ -90,7 +90,7 @@ pub(super) struct SandboxArgs {
 
 /// Arguments of `varve tsdb analyze`.
 #[derive(Debug, Clone, Args)]
-pub struct AnalyzeArgs {
+pub struct TsdbAnalyzeArgs {
     /// Data directory of Prometheus or Varve
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
@@ -119,12 +119,12 @@ pub struct AnalyzeArgs {
 #[derive(Debug, Subcommand)]
 pub enum CreateBlocksCommand {
     /// Create Prometheus blocks from a file in the OpenMetrics format
-    Openmetrics(BackfillArgs),
+    Openmetrics(TsdbBackfillArgs),
 }
 
 /// Arguments of `varve tsdb create-blocks-from openmetrics`.
 #[derive(Debug, Clone, Args)]
-pub struct BackfillArgs {
+pub struct TsdbBackfillArgs {
     /// File; each sample needs a timestamp, and the last line is # EOF
     #[arg(value_name = "INPUT")]
     pub(super) input: PathBuf,

@@ -21,7 +21,7 @@ use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
 
-use super::args::BackfillArgs;
+use super::args::TsdbBackfillArgs;
 use super::columns;
 use super::list::{header, row, size_of};
 
@@ -33,7 +33,7 @@ const WINDOWS_MAX: usize = 50_000;
 const N_LENGTHS: u32 = 10;
 
 /// Creates the blocks and prints them.
-pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
+pub(super) fn backfill(args: &TsdbBackfillArgs) -> Result<()> {
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
     let backfill = Backfill {
         args,
@@ -73,7 +73,7 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
 type Samples = Vec<Sample>;
 
 struct Backfill<'a> {
-    args: &'a BackfillArgs,
+    args: &'a TsdbBackfillArgs,
     length_ms: i64,
 }
 
@@ -246,7 +246,7 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let args = BackfillArgs {
+        let args = TsdbBackfillArgs {
             input,
             output: output.to_owned(),
             human_readable: false,

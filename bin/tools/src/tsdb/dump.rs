@@ -14,7 +14,7 @@ use varve_promql::quote::quoted;
 use varve_query::histogram::print_stored;
 use varve_system::printing::stdout;
 
-use super::args::DumpArgs;
+use super::args::TsdbDumpArgs;
 use super::source::{Selection, visit};
 use crate::selector::parse_matchers;
 
@@ -28,7 +28,7 @@ pub(super) enum Format {
 }
 
 /// Prints the samples by series, in label order.
-pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<DamageReport> {
+pub(super) fn dump(args: &TsdbDumpArgs, format: Format) -> Result<DamageReport> {
     let selectors = args
         .selectors
         .iter()

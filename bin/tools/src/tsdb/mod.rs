@@ -34,7 +34,7 @@ pub use args::TsdbCommand;
 
 use crate::report::damage_lines;
 use crate::verdict;
-use args::{BackfillArgs, CreateBlocksCommand, ImportArgs};
+use args::{CreateBlocksCommand, ImportArgs, TsdbBackfillArgs};
 use dump::Format;
 use export::export;
 use import::import;
@@ -64,7 +64,7 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
 /// # Errors
 /// If the file is invalid, and for I/O errors.
 pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
-    backfill::backfill(&BackfillArgs {
+    backfill::backfill(&TsdbBackfillArgs {
         input: input.to_owned(),
         output: scratch.to_owned(),
         human_readable: false,

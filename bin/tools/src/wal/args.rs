@@ -16,7 +16,7 @@ pub enum WalCommand {
     /// Read a whole WAL, and Prometheus' head chunks and blocks, and report damage
     Verify(InspectArgs),
     /// Print the records of a WAL
-    Dump(DumpArgs),
+    Dump(WalDumpArgs),
     /// Rewrite damaged files of a WAL with all intact records; without --write, only report what
     /// would be done
     Repair(RepairArgs),
@@ -95,7 +95,7 @@ pub struct RepairArgs {
 
 /// Arguments of `varve wal dump`.
 #[derive(Debug, Clone, Args)]
-pub struct DumpArgs {
+pub struct WalDumpArgs {
     /// Data directory of Varve or Prometheus; read-only, without a lock, may be in use
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,

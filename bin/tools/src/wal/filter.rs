@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Matcher, TimeRange};
 
-use super::args::DumpArgs;
+use super::args::WalDumpArgs;
 use crate::selector::{matches, parse_optional};
 
 /// Suffixes of the series of a metric family.
@@ -30,7 +30,7 @@ impl Filter {
     ///
     /// # Errors
     /// If the record type is unknown, or the selector is invalid.
-    pub(super) fn new(args: &DumpArgs, records: &[&str]) -> Result<Self> {
+    pub(super) fn new(args: &WalDumpArgs, records: &[&str]) -> Result<Self> {
         if let Some(name) = args
             .record_type
             .as_ref()

@@ -13,12 +13,12 @@ use varve_system::printing::stdout;
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;
-use crate::wal::args::DumpArgs;
+use crate::wal::args::WalDumpArgs;
 use crate::wal::filter::Filter;
 use crate::wal::record_json::{self, PrintedRecord};
 
 /// Prints records, one per line: as JSON or as text.
-pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
+pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RecordType::ALL.map(RecordType::name))?;
     if filter.needs_labels() {
         let mut damage = DamageReport::default();
@@ -51,7 +51,7 @@ pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
 
 /// Calls `each` for all records, with a progress display.
 fn read(
-    args: &DumpArgs,
+    args: &WalDumpArgs,
     what: &'static str,
     damage: &mut DamageReport,
     each: &mut dyn FnMut(FoundRecord<'_>),

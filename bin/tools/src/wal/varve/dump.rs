@@ -12,12 +12,12 @@ use varve_tsdb::inspect::{Content, LogFile, RECORD_NAMES, Role, SegmentKind, lis
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;
-use crate::wal::args::DumpArgs;
+use crate::wal::args::WalDumpArgs;
 use crate::wal::filter::Filter;
 use crate::wal::record_json::{self, PrintedRecord};
 
 /// Prints records, one per line: as JSON or as text.
-pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
+pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RECORD_NAMES)?;
     let files =
         list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
