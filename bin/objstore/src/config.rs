@@ -267,6 +267,57 @@ impl BucketConfig {
 
 impl S3Section {
     fn check(self, folder: &Path, env: impl Fn(&str) -> String) -> Result<S3Config> {
+        self.check_keys()?;
+        let is_virtual_hosted = self.is_virtual_hosted()?;
+        let or_env =
+            |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
+        let (access_key, secret_key, session_token) = if self.access_key.is_empty() {
+            (
+                env("AWS_ACCESS_KEY_ID"),
+                or_env(self.secret_key, "AWS_SECRET_ACCESS_KEY"),
+                or_env(self.session_token, "AWS_SESSION_TOKEN"),
+            )
+        } else {
+            (self.access_key, self.secret_key, self.session_token)
+        };
+        ensure!(
+            !access_key.is_empty() && !secret_key.0.is_empty(),
+            "access_key and secret_key are missing; set them, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        );
+        let part_size = check_part_size(self.part_size)?;
+        let retries_max = check_retries(self.max_retries)?;
+
+        let mut tls_config = self.http_config.tls_config;
+        tls_config.set_folder(folder);
+        let access = Access::new(&HttpClientConfig {
+            tls_config,
+            ..HttpClientConfig::default()
+        })
+        .context("http_config")?
+        .trusting(None, self.http_config.insecure_skip_verify);
+
+        Ok(S3Config {
+            region: if self.region.is_empty() {
+                endpoint_region(&self.endpoint).to_owned()
+            } else {
+                self.region
+            },
+            bucket: self.bucket,
+            endpoint: self.endpoint,
+            is_insecure: self.insecure,
+            is_virtual_hosted,
+            access_key,
+            secret_key,
+            session_token,
+            access,
+            encryption: self.sse_config.headers().context("sse_config")?,
+            part_size,
+            retries_max,
+        })
+    }
+
+    /// Checks that all keys are known and the required ones are set.
+    fn check_keys(&self) -> Result<()> {
         for (key, value) in &self.rest {
             if UNSUPPORTED.contains(&key.as_str()) {
                 ensure!(is_empty(value), "{key} is not supported");
@@ -287,80 +338,54 @@ impl S3Section {
             "endpoint {:?} is not a host with an optional port",
             self.endpoint
         );
-        let or_env =
-            |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
-        let (access_key, secret_key, session_token) = if self.access_key.is_empty() {
-            (
-                env("AWS_ACCESS_KEY_ID"),
-                or_env(self.secret_key, "AWS_SECRET_ACCESS_KEY"),
-                or_env(self.session_token, "AWS_SESSION_TOKEN"),
-            )
-        } else {
-            (self.access_key, self.secret_key, self.session_token)
-        };
-        ensure!(
-            !access_key.is_empty() && !secret_key.0.is_empty(),
-            "access_key and secret_key are missing; set them, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        );
-        let is_virtual_hosted = match self.bucket_lookup_type.as_str() {
+        Ok(())
+    }
+
+    /// Returns `true` if the name of the bucket is part of the host name.
+    fn is_virtual_hosted(&self) -> Result<bool> {
+        match self.bucket_lookup_type.as_str() {
             // A bucket name with a dot does not match the wildcard certificate of the provider.
             "" | "auto" => {
                 let host = self.endpoint.split(':').next().unwrap_or_default();
                 let hosts = ["amazonaws.com", "googleapis.com", "aliyuncs.com"];
-                hosts.iter().any(|suffix| host.ends_with(suffix))
-                    && (self.insecure || !self.bucket.contains('.'))
+                Ok(hosts.iter().any(|suffix| host.ends_with(suffix))
+                    && (self.insecure || !self.bucket.contains('.')))
             }
-            "virtual-hosted" => true,
-            "path" => false,
+            "virtual-hosted" => Ok(true),
+            "path" => Ok(false),
             other => bail!("bucket_lookup_type {other:?} is not auto, path or virtual-hosted"),
-        };
-        let part_size = if self.part_size == 0 {
-            PART_SIZE_DEFAULT
-        } else {
-            self.part_size
-        };
-        ensure!(
-            PART_SIZES.contains(&part_size),
-            "part_size {part_size} is not between {} and {} bytes",
-            PART_SIZES.start(),
-            PART_SIZES.end()
-        );
-        let retries_max = if self.max_retries == 0 {
-            RETRIES_DEFAULT
-        } else {
-            self.max_retries
-        };
-        ensure!(
-            retries_max <= RETRIES_MAX,
-            "max_retries {retries_max} exceeds the maximum of {RETRIES_MAX}"
-        );
-        let mut tls_config = self.http_config.tls_config;
-        tls_config.set_folder(folder);
-        let access = Access::new(&HttpClientConfig {
-            tls_config,
-            ..HttpClientConfig::default()
-        })
-        .context("http_config")?
-        .trusting(None, self.http_config.insecure_skip_verify);
-        Ok(S3Config {
-            region: if self.region.is_empty() {
-                endpoint_region(&self.endpoint).to_owned()
-            } else {
-                self.region
-            },
-            bucket: self.bucket,
-            endpoint: self.endpoint,
-            is_insecure: self.insecure,
-            is_virtual_hosted,
-            access_key,
-            secret_key,
-            session_token,
-            access,
-            encryption: self.sse_config.headers().context("sse_config")?,
-            part_size,
-            retries_max,
-        })
+        }
     }
+}
+
+/// Returns the size of a part; 0 stands for the default.
+fn check_part_size(configured: u64) -> Result<u64> {
+    let part_size = if configured == 0 {
+        PART_SIZE_DEFAULT
+    } else {
+        configured
+    };
+    ensure!(
+        PART_SIZES.contains(&part_size),
+        "part_size {part_size} is not between {} and {} bytes",
+        PART_SIZES.start(),
+        PART_SIZES.end()
+    );
+    Ok(part_size)
+}
+
+/// Returns the maximum number of retries; 0 stands for the default.
+fn check_retries(configured: u32) -> Result<u32> {
+    let retries_max = if configured == 0 {
+        RETRIES_DEFAULT
+    } else {
+        configured
+    };
+    ensure!(
+        retries_max <= RETRIES_MAX,
+        "max_retries {retries_max} exceeds the maximum of {RETRIES_MAX}"
+    );
+    Ok(retries_max)
 }
 
 impl SseSection {

@@ -223,9 +223,9 @@ impl ObjectStore {
             Backend::S3(s3) => s3.list(&whole),
         };
         let mut objects = listed.with_context(|| format!("list objects {whole:?}"))?;
-        objects
-            .iter_mut()
-            .for_each(|object| drop(object.key.drain(..self.prefix.len())));
+        for object in &mut objects {
+            object.key.drain(..self.prefix.len());
+        }
         Ok(objects)
     }
 

@@ -41,9 +41,10 @@ use varve_system::printing::error_chain;
 use varve_tsdb::{Db, ReadContext};
 
 use crate::metrics::{ObjstoreMetrics, UploadMetrics};
-use crate::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
+use crate::{BucketConfig, DELETION_MARK, Object, ObjectStore, Pace, Stop, file_checksum};
 use bucket_blocks::BucketBlocks;
 use groups::{Group, groups, windows};
+pub use state::ExternalLabels;
 use state::State;
 
 /// Name of the directory in the data directory for the block that is being uploaded.
@@ -54,9 +55,6 @@ const STATE_FILE: &str = "uploads";
 const BUCKET_ID: &str = "varve/bucket-id";
 /// Bytes of that object: 128 random bits in hexadecimal.
 const BUCKET_ID_SIZE: u64 = 32;
-
-/// External labels, ascending by name.
-pub type ExternalLabels = Vec<(String, String)>;
 
 /// Settings of uploads.
 #[derive(Debug, Clone)]
@@ -135,26 +133,9 @@ pub fn start(
         blocks: None,
     };
     let stopped = Arc::clone(&stop);
-    let run = move || {
-        loop {
-            if let Err(error) = uploader.round() {
-                if stopped.wait(Duration::ZERO).is_err() {
-                    return;
-                }
-                uploader.metrics.failures.inc();
-                tracing::error!(
-                    error = error_chain(&error),
-                    "Uploads failed, they continue in the next round"
-                );
-            }
-            if stopped.wait(uploader.options.interval).is_err() {
-                return;
-            }
-        }
-    };
     std::thread::Builder::new()
         .name("uploads".to_owned())
-        .spawn(run)
+        .spawn(move || uploader.run(&stopped))
         .context("start a thread for uploads")?;
     Ok(stop)
 }
@@ -188,6 +169,25 @@ impl Source {
 }
 
 impl Uploader {
+    /// Uploads in rounds until `stop`.
+    fn run(&mut self, stop: &Stop) {
+        loop {
+            if let Err(error) = self.round() {
+                if stop.wait(Duration::ZERO).is_err() {
+                    return;
+                }
+                self.metrics.failures.inc();
+                tracing::error!(
+                    error = error_chain(&error),
+                    "Uploads failed, they continue in the next round"
+                );
+            }
+            if stop.wait(self.options.interval).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Uploads all settled windows that are not in the bucket, then removes old local blocks that
     /// are.
     fn round(&mut self) -> Result<()> {
@@ -202,12 +202,10 @@ impl Uploader {
         settled.retain(|window| range_of(*window).end_ms < settled_ms);
         self.show(&settled);
         self.bind(&source.labels)?;
-        for window in settled
-            .iter()
-            .copied()
-            .filter(|window| !self.state.has(*window))
-            .collect::<Vec<_>>()
-        {
+        for &window in &settled {
+            if self.state.has(window) {
+                continue;
+            }
             if self.blocks.is_none() {
                 self.refresh()?;
             }
@@ -258,18 +256,16 @@ impl Uploader {
     }
 
     fn show(&self, settled: &BTreeSet<i64>) {
-        let mut pending = settled
-            .iter()
-            .filter(|window| !self.state.has(**window))
-            .peekable();
-        let end_ms = match pending.peek() {
-            Some(window) => Some(range_of(**window).start_ms),
+        let mut pending = settled.clone();
+        pending.retain(|window| !self.state.has(*window));
+        let end_ms = match pending.first() {
+            Some(window) => Some(range_of(*window).start_ms),
             None => settled.last().map(|window| range_of(*window).end_ms + 1),
         };
-        end_ms
-            .into_iter()
-            .for_each(|end_ms| self.metrics.uploaded_until.set(end_ms as f64 / 1000.0));
-        self.metrics.pending.set(pending.count() as i64);
+        if let Some(end_ms) = end_ms {
+            self.metrics.uploaded_until.set(end_ms as f64 / 1000.0);
+        }
+        self.metrics.pending.set(pending.len() as i64);
     }
 
     /// Uploads the samples of a window, unless the bucket has them, and records the window. Returns
@@ -293,14 +289,7 @@ impl Uploader {
             }
         };
         let is_stored = match &block {
-            Some(block)
-                if !self
-                    .blocks
-                    .as_ref()
-                    .is_some_and(|blocks| blocks.has(block.ulid)) =>
-            {
-                self.upload(block)?
-            }
+            Some(block) if !self.bucket_has(block.ulid) => self.upload(block)?,
             _ => true,
         };
         self.state
@@ -319,10 +308,6 @@ impl Uploader {
         let started = Instant::now();
         let name = block.ulid.to_string();
         let dir = self.staging().join(&name);
-        let thanos = block
-            .thanos
-            .as_ref()
-            .context("an exported block has external labels")?;
         let stored = self.store.list(&format!("{name}/"))?;
         let has = |file: &str| {
             stored
@@ -342,9 +327,37 @@ impl Uploader {
             // complete again.
             self.store.delete(&meta_key)?;
         }
+        let bytes = self.send_files(block, &dir, &stored)?;
+        self.send_meta(&meta_key, &dir)?;
+
+        self.blocks.get_or_insert_default().add(block);
+        self.metrics.blocks.inc();
+        tracing::info!(
+            block = name,
+            from = block.min_ms,
+            to = block.max_ms,
+            n_series = block.stats.n_series,
+            n_samples = block.stats.n_samples,
+            bytes,
+            duration = ?started.elapsed(),
+            "Uploaded a block"
+        );
+        Ok(true)
+    }
+
+    /// Sends the files of a block that are not `stored`, and reads them back. Returns the number of
+    /// bytes sent.
+    fn send_files(&mut self, block: &BlockMeta, dir: &Path, stored: &[Object]) -> Result<u64> {
+        let thanos = block
+            .thanos
+            .as_ref()
+            .context("an exported block has external labels")?;
         let mut bytes = 0;
-        for (path, size) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
-            let key = format!("{name}/{path}");
+        for (path, size) in &thanos.files {
+            if path == "meta.json" {
+                continue;
+            }
+            let key = format!("{}/{path}", block.ulid);
             let file = dir.join(path);
             let is_stored = stored
                 .iter()
@@ -359,32 +372,20 @@ impl Uploader {
                 );
             }
         }
+        Ok(bytes)
+    }
+
+    /// Sends the description of a block, which makes it visible, and reads it back.
+    fn send_meta(&mut self, key: &str, dir: &Path) -> Result<()> {
         let meta =
             fs::read(dir.join("meta.json")).context("read meta.json of an exported block")?;
-        self.store.put(&meta_key, meta.len() as u64, &mut &*meta)?;
-        let read = self.store.read(&meta_key, meta.len() as u64)?;
+        self.store.put(key, meta.len() as u64, &mut &*meta)?;
+        let read = self.store.read(key, meta.len() as u64)?;
         if read.as_ref() != Some(&meta) {
-            self.store.delete(&meta_key)?;
-            bail!("object {meta_key:?} differs from what was sent");
+            self.store.delete(key)?;
+            bail!("object {key:?} differs from what was sent");
         }
-        self.blocks.get_or_insert_default().add(block);
-        self.metrics.blocks.inc();
-        let from = block.min_ms;
-        let to = block.max_ms;
-        let n_series = block.stats.n_series;
-        let n_samples = block.stats.n_samples;
-        let duration = started.elapsed();
-        tracing::info!(
-            block = name,
-            from,
-            to,
-            n_series,
-            n_samples,
-            bytes,
-            ?duration,
-            "Uploaded a block"
-        );
-        Ok(true)
+        Ok(())
     }
 
     /// Removes local blocks whose samples are older than an age, once the bucket has all of them.
@@ -418,6 +419,11 @@ impl Uploader {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if a block, or a block compacted from it, is in the bucket.
+    fn bucket_has(&self, ulid: Ulid) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.has(ulid))
     }
 
     fn staging(&self) -> PathBuf {

@@ -12,13 +12,14 @@ use varve_env::{RealFs, StateFile};
 use varve_prometheus::block::Ulid;
 use varve_prometheus::export::EXPORT_WINDOWS_MAX;
 
-use super::ExternalLabels;
-
 const FILE: StateFile = StateFile {
     magic: *b"VUPL",
     version: 1,
     payload_size_max: 8 << 20,
 };
+
+/// External labels, ascending by name.
+pub type ExternalLabels = Vec<(String, String)>;
 
 /// Which windows have been uploaded to which bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +134,9 @@ mod tests {
     #[test]
     fn the_oldest_window_is_forgotten_when_there_are_too_many() {
         let mut state = State::default();
-        (0..=EXPORT_WINDOWS_MAX as i64).for_each(|window| state.add(window, Ulid::default()));
+        for window in 0..=EXPORT_WINDOWS_MAX as i64 {
+            state.add(window, Ulid::default());
+        }
         assert!(!state.has(0) && state.has(1) && state.has(EXPORT_WINDOWS_MAX as i64));
         assert!(serde_json::to_vec(&state).unwrap().len() < FILE.payload_size_max);
     }
