@@ -289,17 +289,17 @@ impl Access {
 
 impl HttpClientConfig {
     fn set_folder(&mut self, folder: &Path) {
-        self.basic_auth
-            .iter_mut()
-            .for_each(|settings| settings.set_folder(folder));
-        self.authorization
-            .iter_mut()
-            .for_each(|settings| settings.set_folder(folder));
+        if let Some(basic_auth) = &mut self.basic_auth {
+            basic_auth.set_folder(folder);
+        }
+        if let Some(authorization) = &mut self.authorization {
+            authorization.set_folder(folder);
+        }
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
-        self.http_headers
-            .values_mut()
-            .for_each(|header| header.set_folder(folder));
+        for header in self.http_headers.values_mut() {
+            header.set_folder(folder);
+        }
     }
 }
 
@@ -321,9 +321,9 @@ impl Authorization {
 impl Header {
     /// Makes paths relative to `folder`.
     pub fn set_folder(&mut self, folder: &Path) {
-        self.files
-            .iter_mut()
-            .for_each(|path| set_folder(path, folder));
+        for path in &mut self.files {
+            set_folder(path, folder);
+        }
     }
 }
 

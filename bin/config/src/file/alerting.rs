@@ -196,9 +196,9 @@ impl Default for AlertmanagerConfig {
 impl AlertingConfig {
     /// Makes paths relative to `folder`.
     pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.alertmanagers
-            .iter_mut()
-            .for_each(|alertmanager| alertmanager.set_folder(folder));
+        for alertmanager in &mut self.alertmanagers {
+            alertmanager.set_folder(folder);
+        }
     }
 
     /// Checks everything but the contents of other files.
@@ -318,22 +318,22 @@ impl AlertmanagerConfig {
     }
 
     fn set_folder(&mut self, folder: &Path) {
-        self.basic_auth
-            .iter_mut()
-            .for_each(|settings| settings.set_folder(folder));
-        self.authorization
-            .iter_mut()
-            .for_each(|settings| settings.set_folder(folder));
+        if let Some(basic_auth) = &mut self.basic_auth {
+            basic_auth.set_folder(folder);
+        }
+        if let Some(authorization) = &mut self.authorization {
+            authorization.set_folder(folder);
+        }
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
-        self.http_headers
-            .values_mut()
-            .for_each(|header| header.set_folder(folder));
-        let files = self
-            .file_sd_configs
-            .iter_mut()
-            .flat_map(|discovery| &mut discovery.files);
-        files.for_each(|path| set_folder(path, folder));
+        for header in self.http_headers.values_mut() {
+            header.set_folder(folder);
+        }
+        for discovery in &mut self.file_sd_configs {
+            for path in &mut discovery.files {
+                set_folder(path, folder);
+            }
+        }
     }
 
     /// Reads and checks credentials and certificates. Blocks.

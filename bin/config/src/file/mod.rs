@@ -318,13 +318,13 @@ impl Config {
             .take()
             .filter(|file| !file.as_os_str().is_empty());
         self.global.query_log_file = log_file.map(|file| folder.join(file));
-        self.rule_files
-            .iter_mut()
-            .for_each(|pattern| *pattern = folder.join(&*pattern));
+        for pattern in &mut self.rule_files {
+            *pattern = folder.join(&*pattern);
+        }
         self.alerting.set_folder(folder);
-        self.tracing
-            .iter_mut()
-            .for_each(|tracing| tracing.set_folder(folder));
+        if let Some(tracing) = &mut self.tracing {
+            tracing.set_folder(folder);
+        }
     }
 
     /// Reads and checks the credentials and certificates for Alertmanagers and traces. Blocks.
@@ -366,11 +366,9 @@ impl Config {
         };
         config.set_folder(&std::env::current_dir()?);
         // Loading replaced environment variables, and `$$` by `$`.
-        config
-            .global
-            .external_labels
-            .values_mut()
-            .for_each(|value| *value = value.replace('$', "$$"));
+        for value in config.global.external_labels.values_mut() {
+            *value = value.replace('$', "$$");
+        }
         Ok(config)
     }
 

@@ -202,17 +202,17 @@ fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
 
 /// Returns the limits of a group and its ancestors.
 fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
-    let bound = |dir: PathBuf| {
-        let limit_bytes = read(dir.join(version.limit))?.trim().parse().ok()?;
-        Some(Bound {
-            limit_bytes,
-            what: Bounded::Group { version, dir },
-        })
-    };
-    dirs_of(version, group)
-        .into_iter()
-        .filter_map(bound)
-        .collect()
+    let mut bounds = Vec::new();
+    for dir in dirs_of(version, group) {
+        let limit = read(dir.join(version.limit)).unwrap_or_default();
+        if let Ok(limit_bytes) = limit.trim().parse() {
+            bounds.push(Bound {
+                limit_bytes,
+                what: Bounded::Group { version, dir },
+            });
+        }
+    }
+    bounds
 }
 
 fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
@@ -226,25 +226,21 @@ fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
 
 /// Returns the file pages in the memory of a group.
 fn file_bytes(version: &Version, stat: &str) -> u64 {
-    let line = |name: &&str| {
-        stat.lines()
-            .find_map(|line| line.strip_prefix(*name)?.trim().parse::<u64>().ok())
-    };
-    version.files.iter().filter_map(line).sum()
+    let mut bytes = 0;
+    for name in version.files {
+        let found = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        bytes += found.unwrap_or(0);
+    }
+    bytes
 }
 
 /// Returns the private memory of a process.
 fn process_bytes(status: &str) -> Option<u64> {
-    let kib = |key: &str| {
-        status.lines().find_map(|line| {
-            line.strip_prefix(key)?
-                .trim()
-                .strip_suffix(" kB")?
-                .parse::<u64>()
-                .ok()
-        })
-    };
-    Some((kib("RssAnon:")? + kib("RssShmem:").unwrap_or(0)) * 1024)
+    let anonymous_kib = process::status_kib(status, "RssAnon:")?;
+    let shared_kib = process::status_kib(status, "RssShmem:").unwrap_or(0);
+    Some((anonymous_kib + shared_kib) * 1024)
 }
 
 fn meminfo_total_bytes(text: &str) -> Option<u64> {

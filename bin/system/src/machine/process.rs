@@ -19,12 +19,8 @@ pub struct ProcessUsage {
 
 /// Reads the usage of a process.
 pub fn usage(pid: u32) -> Result<ProcessUsage> {
-    let read = |file: &str| {
-        let path = format!("/proc/{pid}/{file}");
-        std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
-    };
-    let stat = read("stat")?;
-    let status = read("status")?;
+    let stat = read(pid, "stat")?;
+    let status = read(pid, "status")?;
     let kib = |key: &str| {
         status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"))
     };
@@ -34,6 +30,11 @@ pub fn usage(pid: u32) -> Result<ProcessUsage> {
         resident_bytes: kib("VmRSS:")? * 1024,
         peak_bytes: kib("VmHWM:")? * 1024,
     })
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
 /// Returns user plus system time, fields 14 and 15. Field 2 is a name that may contain any

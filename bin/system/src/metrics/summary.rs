@@ -88,23 +88,19 @@ impl Collector for SummaryVec {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let described = describe(self.name);
-        let metric = |(value, observed): (&String, &Observed)| {
+        let mut metrics = Vec::new();
+        for (value, observed) in &*self.summaries.lock() {
+            let labels = described.labels.iter();
             let mut metric = Metric::default();
-            metric.set_label(
-                described
-                    .labels
-                    .iter()
-                    .map(|name| label(name, value))
-                    .collect(),
-            );
+            metric.set_label(labels.map(|name| label(name, value)).collect());
             metric.set_summary(observed.summary(Instant::now(), self.quantiles));
-            metric
-        };
+            metrics.push(metric);
+        }
         let mut family = MetricFamily::default();
         family.set_name(self.name.to_owned());
         family.set_help(described.help.to_owned());
         family.set_field_type(MetricType::SUMMARY);
-        family.set_metric(self.summaries.lock().iter().map(metric).collect());
+        family.set_metric(metrics);
         vec![family]
     }
 }

@@ -84,15 +84,11 @@ pub fn family<'a, const N: usize>(
     values: impl IntoIterator<Item = ([&'a str; N], f64)>,
 ) -> MetricFamily {
     let Description { kind, labels, help } = describe(name);
-    let metric = |(values, value): ([&'a str; N], f64)| {
+    let mut metrics = Vec::new();
+    for (label_values, value) in values {
+        let pairs = labels.iter().zip(label_values);
         let mut metric = Metric::default();
-        metric.set_label(
-            labels
-                .iter()
-                .zip(values)
-                .map(|(name, value)| label(name, value))
-                .collect(),
-        );
+        metric.set_label(pairs.map(|(name, value)| label(name, value)).collect());
         if *kind == MetricType::COUNTER {
             let mut counter = Counter::default();
             counter.set_value(value);
@@ -102,13 +98,13 @@ pub fn family<'a, const N: usize>(
             gauge.set_value(value);
             metric.set_gauge(gauge);
         }
-        metric
-    };
+        metrics.push(metric);
+    }
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
     family.set_help((*help).to_owned());
     family.set_field_type(*kind);
-    family.set_metric(values.into_iter().map(metric).collect());
+    family.set_metric(metrics);
     family
 }
 
