@@ -73,7 +73,31 @@ impl Report<'_> {
     /// Returns the report as text, with at most `lines_max` lines per table.
     pub(super) fn table(&self, lines_max: usize) -> String {
         let findings = &self.advice.findings;
-        let totals = &findings.totals;
+        let mut text = self.totals();
+        unused(&mut text, &findings.unused, lines_max);
+        let title =
+            "Metrics used only by recording rules whose results nothing reads (not dropped)";
+        let unread: Vec<_> = findings.unread.iter().collect();
+        part(&mut text, title, &unread, lines_max);
+        list(
+            &mut text,
+            "Selectors without a metric name",
+            &findings.nameless,
+            lines_max,
+        );
+        let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
+        list(
+            &mut text,
+            "Not parsed, and counted as using every metric that it names",
+            &problems,
+            lines_max,
+        );
+        list(&mut text, "Notes", &self.notes, lines_max);
+        text
+    }
+
+    fn totals(&self) -> String {
+        let totals = &self.advice.findings.totals;
         let mut text = format!(
             "{} of {} series ({:.1} %) belong to unused metrics: {} of {} metrics.\n",
             totals.unused_metric_series,
@@ -93,52 +117,34 @@ impl Report<'_> {
             print_rounded_size(totals.unused_bytes),
             self.advice.n_expressions
         );
-        let mut metrics_and_buckets = Vec::new();
-        let mut labels = Vec::new();
-        let mut n_useless_labels = 0;
-        for finding in &findings.unused {
-            match finding.kind {
-                Kind::Metric | Kind::Buckets => metrics_and_buckets.push(finding),
-                Kind::Label if finding.series > 0 => labels.push(finding),
-                Kind::Label => n_useless_labels += 1,
-            }
-        }
-        part(
-            &mut text,
-            "Unused metrics and buckets",
-            &metrics_and_buckets,
-            lines_max,
-        );
-        part(&mut text, "Unused labels", &labels, lines_max);
-        if n_useless_labels > 0 {
-            let _ = writeln!(
-                text,
-                "\n{n_useless_labels} unused labels distinguish no series: dropping them saves none."
-            );
-        }
-        let title =
-            "Metrics used only by recording rules whose results nothing reads (not dropped)";
-        part(
-            &mut text,
-            title,
-            &findings.unread.iter().collect::<Vec<_>>(),
-            lines_max,
-        );
-        list(
-            &mut text,
-            "Selectors without a metric name",
-            &findings.nameless,
-            lines_max,
-        );
-        let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
-        list(
-            &mut text,
-            "Not parsed, and counted as using every metric that it names",
-            &problems,
-            lines_max,
-        );
-        list(&mut text, "Notes", &self.notes, lines_max);
         text
+    }
+}
+
+/// Appends the tables of what is unused.
+fn unused(text: &mut String, findings: &[Finding], lines_max: usize) {
+    let mut metrics_and_buckets = Vec::new();
+    let mut labels = Vec::new();
+    let mut n_useless_labels = 0;
+    for finding in findings {
+        match finding.kind {
+            Kind::Metric | Kind::Buckets => metrics_and_buckets.push(finding),
+            Kind::Label if finding.series > 0 => labels.push(finding),
+            Kind::Label => n_useless_labels += 1,
+        }
+    }
+    part(
+        text,
+        "Unused metrics and buckets",
+        &metrics_and_buckets,
+        lines_max,
+    );
+    part(text, "Unused labels", &labels, lines_max);
+    if n_useless_labels > 0 {
+        let _ = writeln!(
+            text,
+            "\n{n_useless_labels} unused labels distinguish no series: dropping them saves none."
+        );
     }
 }
 

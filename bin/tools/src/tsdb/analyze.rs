@@ -287,30 +287,24 @@ fn analyze_varve(
         block.number,
         &mut |series, cost| {
             let pairs: Vec<_> = series.iter().collect();
-            if matches(matchers, &pairs) {
-                let uncovered_ms =
-                    length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
-                labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
-                let stats = if cost.n_histograms > 0 {
-                    &mut histograms
-                } else {
-                    &mut floats
-                };
-                stats.n_chunks += 1;
-                stats.n_samples += cost.n_samples;
-                stats.bytes += cost.values_bytes;
+            if !matches(matchers, &pairs) {
+                return;
             }
+            let covered_ms = cost.range.end_ms.abs_diff(cost.range.start_ms);
+            let uncovered_ms = length_ms.saturating_sub(covered_ms);
+            labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
+            let stats = if cost.n_histograms > 0 {
+                &mut histograms
+            } else {
+                &mut floats
+            };
+            stats.n_chunks += 1;
+            stats.n_samples += cost.n_samples;
+            stats.bytes += cost.values_bytes;
         },
     )
     .context("read the block")?;
-    let parts = [
-        ("values", block.values_bytes),
-        ("timestamps", block.timestamps_bytes),
-        ("index", block.index_bytes),
-    ];
-    let others = block
-        .size_bytes
-        .saturating_sub(parts.iter().map(|(_, bytes)| bytes).sum());
+
     Ok(Analysis {
         block: block.number.to_string(),
         length_ms,
@@ -319,8 +313,19 @@ fn analyze_varve(
         encodings: vec![("floats", floats), ("histograms", histograms)],
         unit: "series",
         chunk_sizes: None,
-        parts: parts.into_iter().chain([("others", others)]).collect(),
+        parts: parts(&block),
     })
+}
+
+/// Returns the bytes of a block by part.
+fn parts(block: &BlockSummary) -> Vec<(&'static str, u64)> {
+    let known_bytes = block.values_bytes + block.timestamps_bytes + block.index_bytes;
+    vec![
+        ("values", block.values_bytes),
+        ("timestamps", block.timestamps_bytes),
+        ("index", block.index_bytes),
+        ("others", block.size_bytes.saturating_sub(known_bytes)),
+    ]
 }
 
 fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSummary> {

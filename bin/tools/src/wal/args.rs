@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use varve_system::machine;
 use varve_system::quantity::parse_size;
 
 use crate::label::parse_label;
@@ -144,4 +145,14 @@ pub struct ReplayArgs {
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl ReplayArgs {
+    /// Returns the number of threads.
+    pub(crate) fn n_threads(&self) -> usize {
+        match self.concurrency {
+            0 => machine::cores(),
+            n_threads => n_threads,
+        }
+    }
 }

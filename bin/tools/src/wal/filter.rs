@@ -106,6 +106,11 @@ impl Filter {
         (self.range.start_ms..=self.range.end_ms).contains(&timestamp_ms)
     }
 
+    /// Returns `true` if a sample of a series is included.
+    pub(super) fn includes_sample(&self, series: u64, timestamp_ms: i64) -> bool {
+        self.includes_series(series) && self.includes_time(timestamp_ms)
+    }
+
     /// Returns `true` if a time range, ends included, overlaps the included one.
     pub(super) fn includes_times(&self, min_ms: i64, max_ms: i64) -> bool {
         min_ms <= self.range.end_ms && self.range.start_ms <= max_ms

@@ -72,46 +72,14 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     // has just stored.
     let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let manifests = Manifests::list(&mut store)?;
-    let previous = manifests
-        .newest()
-        .map(|name| Manifest::read(&mut store, name))
-        .transpose()?;
+    let previous = match manifests.newest() {
+        Some(name) => Some(Manifest::read(&mut store, name)?),
+        None => None,
+    };
     let created = Timestamp::now();
     let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
-    let mut stored: HashSet<_> = store
-        .list("files/")?
-        .into_iter()
-        .map(|object| (object.key, object.size))
-        .collect();
-    let mut n_stored = 0;
-    let mut bytes = 0;
-    let mut n_healed = 0;
-    for file in &files {
-        let key = content_key(&file.sha256);
-        let path = snapshot.dir.join(&file.path);
-        let is_new = stored.insert((key.clone(), file.size));
-        if !is_new {
-            if !args.verify || file.is_stored(&mut store)? {
-                continue;
-            }
-            let is_intact = file_checksum(&path)? == file.sha256;
-            ensure!(
-                is_intact,
-                "{key} and {} of the server are damaged: run `varve wal verify` there",
-                file.path
-            );
-        }
-        store.put_file(&key, &path)?;
-        if args.verify {
-            file.verify(&mut store)?;
-        }
-        if is_new {
-            n_stored += 1;
-            bytes += file.size;
-        } else {
-            n_healed += 1;
-        }
-    }
+    let stored = store_files(&mut store, &snapshot, &files, args.verify)?;
+
     // A backup that could not be verified is not listed.
     let manifest = Manifest::new(created, &args.url.to_string(), files);
     manifest.write(&mut store)?;
@@ -121,17 +89,74 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
         manifest.files.len(),
         manifest.size()
     );
-    println!("stored {n_stored} new files, {bytes} bytes");
+    println!(
+        "stored {} new files, {} bytes",
+        stored.n_new, stored.new_bytes
+    );
     if args.verify {
         println!(
-            "verified {} files, replaced {n_healed} damaged files",
-            manifest.files.len()
+            "verified {} files, replaced {} damaged files",
+            manifest.files.len(),
+            stored.n_replaced
         );
     }
     match args.keep {
         Some(keep) => remove_old(&mut store, keep as usize),
         None => Ok(()),
     }
+}
+
+/// What a backup has stored.
+#[derive(Debug, Default)]
+struct Stored {
+    n_new: usize,
+    new_bytes: u64,
+    /// Files that the destination had, damaged.
+    n_replaced: usize,
+}
+
+/// Stores the files that the destination does not have. With `verify`, all files are read back, and
+/// damaged ones are replaced.
+fn store_files(
+    store: &mut ObjectStore,
+    snapshot: &Snapshot,
+    files: &[StoredFile],
+    verify: bool,
+) -> Result<Stored> {
+    let mut known = HashSet::new();
+    for object in store.list("files/")? {
+        known.insert((object.key, object.size));
+    }
+
+    let mut stored = Stored::default();
+    for file in files {
+        let key = content_key(&file.sha256);
+        let path = snapshot.dir.join(&file.path);
+        let is_new = known.insert((key.clone(), file.size));
+        if !is_new {
+            if !verify || file.is_stored(store)? {
+                continue;
+            }
+            let is_intact = file_checksum(&path)? == file.sha256;
+            ensure!(
+                is_intact,
+                "{key} and {} of the server are damaged: run `varve wal verify` there",
+                file.path
+            );
+        }
+
+        store.put_file(&key, &path)?;
+        if verify {
+            file.verify(store)?;
+        }
+        if is_new {
+            stored.n_new += 1;
+            stored.new_bytes += file.size;
+        } else {
+            stored.n_replaced += 1;
+        }
+    }
+    Ok(stored)
 }
 
 /// Creates a snapshot on the server, and removes snapshots of interrupted backups.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use varve_env::{Fs as _, RealFs};
+use varve_objstore::ObjectStore;
 use varve_system::machine::files::remove_dir;
 
 use super::manifest::{Manifest, Manifests, open};
@@ -52,8 +53,18 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
             return Ok(());
         }
     };
+    restore_to(dir, &manifest, &mut store)?;
+    println!(
+        "restored backup {name} to {dir:?}: {} files, {} bytes",
+        manifest.files.len(),
+        manifest.size()
+    );
+    Ok(())
+}
+
+/// Restores a backup to a directory, which a server finds whole or not at all.
+fn restore_to(dir: &Path, manifest: &Manifest, store: &mut ObjectStore) -> Result<()> {
     check_empty(dir)?;
-    // A server must not find half of a backup.
     let unfinished = PathBuf::from(format!(
         "{}.restoring",
         dir.display().to_string().trim_end_matches('/')
@@ -61,13 +72,14 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     remove_dir(&unfinished)?;
     fs::create_dir_all(&unfinished).with_context(|| format!("create {unfinished:?}"))?;
     for file in &manifest.files {
-        file.restore(&mut store, &unfinished)?;
+        file.restore(store, &unfinished)?;
     }
-    let dirs = manifest
-        .files
-        .iter()
-        .flat_map(|file| Path::new(&file.path).ancestors().skip(1));
-    for below in dirs.collect::<BTreeSet<_>>() {
+
+    let mut dirs = BTreeSet::new();
+    for file in &manifest.files {
+        dirs.extend(Path::new(&file.path).ancestors().skip(1));
+    }
+    for below in dirs {
         RealFs
             .sync_dir(&unfinished.join(below))
             .with_context(|| format!("sync {below:?}"))?;
@@ -80,11 +92,6 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     RealFs
         .sync_dir(parent)
         .with_context(|| format!("sync {parent:?}"))?;
-    println!(
-        "restored backup {name} to {dir:?}: {} files, {} bytes",
-        manifest.files.len(),
-        manifest.size()
-    );
     Ok(())
 }
 

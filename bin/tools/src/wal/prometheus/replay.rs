@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use varve_env::{Fs, RealFs};
 use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, replay_only};
-use varve_system::machine;
 
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, field_json, field_table};
@@ -17,12 +16,7 @@ use crate::wal::prometheus::recover::{replay_fields, replay_verdict};
 
 /// Replays, and prints how long it took.
 pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
-    let n_threads = if args.concurrency == 0 {
-        machine::cores()
-    } else {
-        args.concurrency
-    }
-    .min(CONCURRENCY_MAX);
+    let n_threads = args.n_threads().min(CONCURRENCY_MAX);
     let options = RecoverOptions {
         concurrency: n_threads,
         ..RecoverOptions::default()

@@ -6,8 +6,11 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_env::RealFs;
 use varve_env::damage::DamageReport;
+use varve_model::{Exemplar, Labels};
 use varve_system::printing::stdout;
-use varve_tsdb::inspect::{Content, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
+use varve_tsdb::inspect::{
+    Content, LogFile, LoggedSample, RECORD_NAMES, Role, SegmentKind, list, read_file,
+};
 
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
@@ -19,12 +22,9 @@ use crate::wal::record_json::{self, PrintedRecord};
 /// Prints records, one per line: as JSON or as text.
 pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RECORD_NAMES)?;
-    let files =
+    let mut files =
         list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
-    let mut files: Vec<LogFile> = files
-        .into_iter()
-        .filter(|file| file.role == Role::Live)
-        .collect();
+    files.retain(|file| file.role == Role::Live);
     files.sort_by_key(|file| file.kind == SegmentKind::Samples);
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
@@ -68,10 +68,10 @@ pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
 
 /// Reads all definitions, so that the filter knows the matching series.
 fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
-    for file in files
-        .iter()
-        .filter(|file| file.kind != SegmentKind::Samples)
-    {
+    for file in files {
+        if file.kind == SegmentKind::Samples {
+            continue;
+        }
         read_file(&RealFs, file, &mut DamageReport::default(), |frame| {
             match &frame.content {
                 Content::Series(found) => {
@@ -94,88 +94,106 @@ fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
 
 /// Returns the included items of a record.
 fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
+    let mut items = Vec::new();
+    match content {
+        Content::Samples(samples, _) => {
+            for LoggedSample { series, sample } in *samples {
+                if filter.includes_sample(*series, sample.timestamp_ms) {
+                    let item = record_json::sample(*series, sample.timestamp_ms, sample.value);
+                    items.push(item);
+                }
+            }
+        }
+        Content::Histograms(histograms) => {
+            for (series, timestamp_ms, histogram) in histograms {
+                if filter.includes_sample(*series, *timestamp_ms) {
+                    items.push(record_json::histogram(*series, *timestamp_ms, histogram));
+                }
+            }
+        }
+        Content::Exemplars(exemplars) => {
+            for (number, series, exemplar) in exemplars {
+                if filter.includes_sample(*series, exemplar.timestamp_ms) {
+                    let exemplar = record_json::exemplar(exemplar);
+                    items.push(json!({"number": number, "series": series, "exemplar": exemplar}));
+                }
+            }
+        }
+        Content::StartTimestamps(starts) => {
+            for start in starts {
+                if filter.includes_sample(start.series, start.timestamp_ms) {
+                    items.push(json!({
+                        "series": start.series,
+                        "timestamp_ms": start.timestamp_ms,
+                        "start_ms": start.start_ms,
+                        "outOfOrder": start.is_out_of_order,
+                    }));
+                }
+            }
+        }
+        Content::CheckpointExemplars(by_series) => {
+            for (labels, exemplars) in by_series {
+                if filter.includes_labels(&labels.iter().collect::<Vec<_>>()) {
+                    items.push(checkpoint_exemplars(labels, exemplars, filter));
+                }
+            }
+        }
+        _ => definitions(content, filter, &mut items),
+    }
+    items
+}
+
+/// Returns the included exemplars of a series.
+fn checkpoint_exemplars(labels: &Labels, exemplars: &[(u64, Exemplar)], filter: &Filter) -> Value {
+    let mut included = Vec::new();
+    for (number, exemplar) in exemplars {
+        if filter.includes_time(exemplar.timestamp_ms) {
+            let exemplar = record_json::exemplar(exemplar);
+            included.push(json!({"number": number, "exemplar": exemplar}));
+        }
+    }
+    json!({"labels": record_json::labels(labels.iter()), "exemplars": included})
+}
+
+/// Appends the included items of a record without samples.
+fn definitions(content: &Content<'_>, filter: &Filter, items: &mut Vec<Value>) {
     match content {
         Content::Series(found) => {
-            let found = found
-                .iter()
-                .filter(|(series, _)| filter.includes_series(*series));
-            found.map(|(series, item)| json!({"series": series, "labels": record_json::labels(item.iter())})).collect()
+            for (series, labels) in found {
+                if filter.includes_series(*series) {
+                    let labels = record_json::labels(labels.iter());
+                    items.push(json!({"series": series, "labels": labels}));
+                }
+            }
         }
         Content::CheckpointSeries(found, _) => {
-            let found = found
-                .iter()
-                .filter(|(series, ..)| filter.includes_series(*series));
-            found
-                .map(|(series, last_ms, item)| {
+            for (series, last_ms, labels) in found {
+                if filter.includes_series(*series) {
                     // A series without samples has no last timestamp.
                     let last_ms = Some(*last_ms).filter(|last_ms| *last_ms != i64::MIN);
-                    json!({"series": series, "last_ms": last_ms, "labels": record_json::labels(item.iter())})
-                })
-                .collect()
+                    let labels = record_json::labels(labels.iter());
+                    items.push(json!({"series": series, "last_ms": last_ms, "labels": labels}));
+                }
+            }
         }
-        Content::Samples(found, _) => {
-            let found = found.iter().filter(|it| {
-                filter.includes_series(it.series) && filter.includes_time(it.sample.timestamp_ms)
-            });
-            found
-                .map(|it| record_json::sample(it.series, it.sample.timestamp_ms, it.sample.value))
-                .collect()
-        }
-        Content::Histograms(found) => {
-            let found = found
-                .iter()
-                .filter(|it| filter.includes_series(it.0) && filter.includes_time(it.1));
-            found
-                .map(|(series, time, item)| record_json::histogram(*series, *time, item))
-                .collect()
-        }
-        Content::Exemplars(found) => {
-            let found = found.iter().filter(|it| {
-                filter.includes_series(it.1) && filter.includes_time(it.2.timestamp_ms)
-            });
-            found
-                .map(|(number, series, item)| json!({"number": number, "series": series, "exemplar": record_json::exemplar(item)}))
-                .collect()
-        }
-        Content::CheckpointExemplars(found) => {
-            let found = found
-                .iter()
-                .filter(|(item, _)| filter.includes_labels(&item.iter().collect::<Vec<_>>()));
-            found
-                .map(|(labels, exemplars)| {
-                    let exemplars: Vec<_> = exemplars
-                        .iter()
-                        .filter(|(_, exemplar)| filter.includes_time(exemplar.timestamp_ms))
-                        .map(|(number, exemplar)| json!({"number": number, "exemplar": record_json::exemplar(exemplar)}))
-                        .collect();
-                    json!({"labels": record_json::labels(labels.iter()), "exemplars": exemplars})
-                })
-                .collect()
-        }
-        Content::Metadata(found) => {
-            let found = found
-                .iter()
-                .filter(|(family, _)| filter.includes_family(family));
-            found
-                .map(
-                    |(family, item)| json!({"family": family, "type": item.kind, "unit": item.unit, "help": item.help}),
-                )
-                .collect()
-        }
-        Content::StartTimestamps(found) => {
-            let found = found.iter().filter(|it| {
-                filter.includes_series(it.series) && filter.includes_time(it.timestamp_ms)
-            });
-            found
-                .map(|it| {
-                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "outOfOrder": it.is_out_of_order})
-                })
-                .collect()
+        Content::Metadata(families) => {
+            for (family, metadata) in families {
+                if filter.includes_family(family) {
+                    items.push(json!({
+                        "family": family,
+                        "type": metadata.kind,
+                        "unit": metadata.unit,
+                        "help": metadata.help,
+                    }));
+                }
+            }
         }
         // Items without a series.
-        _ if !filter.shows_empty() => Vec::new(),
-        Content::Begin(next_ref) | Content::End(next_ref) => vec![json!({"nextSeries": next_ref})],
-        Content::Symbols(n) => vec![json!({"symbols": n})],
-        Content::Unknown => Vec::new(),
+        _ if !filter.shows_empty() => {}
+        Content::Begin(next_ref) | Content::End(next_ref) => {
+            items.push(json!({"nextSeries": next_ref}));
+        }
+        Content::Symbols(n_symbols) => items.push(json!({"symbols": n_symbols})),
+        _ => {}
     }
 }

@@ -23,11 +23,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Replays the WAL, and prints how long it took.
 pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
-    let n_threads = if args.concurrency == 0 {
-        machine::cores()
-    } else {
-        args.concurrency
-    };
+    let n_threads = args.n_threads();
     let started = Instant::now();
     let progress = Progress::start("replaying", Unit::Bytes);
     let db = Db::open(&args.dir, options(args, n_threads))
