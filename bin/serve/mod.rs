@@ -7,15 +7,16 @@
 //! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they
 //! are interrupted. Writes run to their end. Then the WAL is synced.
 
+mod app;
+mod housekeeping;
 mod progress;
 mod replay;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,18 +30,18 @@ use varve_config::flags::ServeArgs;
 use varve_config::settings::{self, Resolved, Settings, StoreOptions};
 use varve_context::Interrupt;
 use varve_http::web_config::LiveWebConfig;
-use varve_http::{self as http, HttpState, Listeners, housekeeping};
+use varve_http::{self as http, App, HttpState, Listeners};
 use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
 use varve_objstore::{ObjstoreMetrics, Stop};
-use varve_server::app::App;
 use varve_server::live_config::{LiveConfig, Prepared};
 use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use varve_server::notifier;
 use varve_server::pressure::Pressure;
+use varve_server::self_scrape::SelfScrape;
 use varve_server::senders::observer::Observer;
 use varve_server::shutdown::{Received, Signals};
 use varve_server::store::Store;
-use varve_server::{auto_reload, rules, self_scrape};
+use varve_server::{auto_reload, rules};
 use varve_system::log;
 use varve_system::machine::raise_open_files_limit;
 use varve_system::service_manager::{self, ServiceState, notify};
@@ -93,20 +94,26 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
         .build()
         .context("start the threads of the server")?;
     let pressure = Pressure::new(memory, settings.memory_refuse_at);
-    let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
-    let objstore_metrics =
-        ObjstoreMetrics::new(&app.metrics.registrar()).context("register metrics")?;
+    let app = app::build(settings, config, pressure).context("register metrics")?;
+    let app = Arc::new(app);
+    let registrar = app.registry.registrar();
+    let objstore_metrics = ObjstoreMetrics::new(&registrar).context("register metrics")?;
+    let self_scrape = SelfScrape::new(Arc::clone(&app.registry), Arc::clone(&app.lifecycle))
+        .context("register metrics")?;
     app.requests.query_log.write_to(prepared.query_log);
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(
-        args.config_file,
         HttpState::new(app, web),
-        store,
-        objstore_metrics,
-        uploads,
-        prepared.alerting,
-        seen,
+        Start {
+            config_file: args.config_file,
+            store_options: store,
+            objstore_metrics,
+            uploads,
+            self_scrape,
+            alerting: prepared.alerting,
+            seen,
+        },
     ));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe
     // already.
@@ -123,15 +130,27 @@ fn io_threads() -> usize {
     thread::available_parallelism().map_or(1, |n_cores| n_cores.get().div_ceil(2))
 }
 
-async fn run(
+/// What a server is started with, read and checked.
+struct Start {
     config_file: Option<PathBuf>,
-    state: HttpState,
-    options: StoreOptions,
+    store_options: StoreOptions,
     objstore_metrics: ObjstoreMetrics,
     uploads: Option<UploadOptions>,
+    self_scrape: SelfScrape,
     alerting: notifier::Prepared,
     seen: auto_reload::FileState,
-) -> Result<()> {
+}
+
+async fn run(state: HttpState, start: Start) -> Result<()> {
+    let Start {
+        config_file,
+        store_options,
+        objstore_metrics,
+        uploads,
+        self_scrape,
+        alerting,
+        seen,
+    } = start;
     let app = Arc::clone(&state.app);
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(
@@ -141,42 +160,22 @@ async fn run(
     );
     let listeners = listen_to_all(&app.settings).await?;
     let address = address_of(&listeners.web)?;
-
-    app.notifier.apply(alerting);
-    app.tracer.apply(app.config.current().tracing.as_ref());
-    app.notifications.set(STARTING_UP, true);
-    housekeeping::start(Arc::downgrade(&app), Arc::clone(&state.web)).context("start a thread")?;
-    if service_manager::is_present() {
-        tokio::spawn(progress::report(Arc::clone(&app)));
-    }
+    start_parts(&state, alerting)?;
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(state.clone(), listeners, stopped));
 
     let data_dir = app.settings.data_dir.clone();
     let started = Instant::now();
-    let opening = open(data_dir.clone(), options);
     let store = tokio::select! {
-        opened = opening => Arc::new(opened?),
+        opened = replay::open(data_dir.clone(), store_options) => Arc::new(opened?),
         reason = stop_requested(&mut signals, &app) => {
             tracing::warn!(reason, "Stopping before the store is open");
             return Ok(());
         }
     };
-    app.requests
-        .active
-        .open_log(&data_dir, app.started.as_millisecond());
-    let of_app = Arc::clone(&app);
-    let opened = Arc::clone(&store);
-    // Blocks: waits for a reload, and compiles relabel rules.
-    tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
-    notify(ServiceState::Ready);
-    tracing::info!("Server is ready to receive web requests.");
-    if let Some(path) = config_file
-        && app.settings.auto_reload
-    {
-        let interval = app.settings.auto_reload_interval;
-        tokio::spawn(auto_reload::run(Arc::clone(&app), path, interval, seen));
-    }
+    serve_store(&app, &store).await?;
+
+    start_auto_reload(&app, config_file, seen);
     let uploads = start_uploads(&app, objstore_metrics, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let mut replay = watch_replay(&app, store, data_dir, started);
@@ -184,9 +183,9 @@ async fn run(
     let scraping = if interval.is_zero() {
         None
     } else {
-        let scrapes = self_scrape::run(Arc::clone(&app), address, interval);
-        Some(tokio::spawn(scrapes))
+        Some(tokio::spawn(self_scrape.run(address, interval)))
     };
+
     let ended = tokio::select! {
         reason = stop_requested(&mut signals, &app) => {
             tracing::warn!(reason, "Exiting gracefully...");
@@ -197,10 +196,51 @@ async fn run(
     drop(replay);
     saving.abort();
     // A request in flight need not end: the next start repeats it.
-    uploads.iter().for_each(|uploads| uploads.stop());
+    if let Some(uploads) = uploads {
+        uploads.stop();
+    }
     tokio::select! {
         closed = shut_down(&state, server, &stop, scraping) => ended.and(closed),
         signal = signals.next_end() => bail!("killed by a second {signal} during shutdown"),
+    }
+}
+
+/// Starts what runs before the store is open.
+fn start_parts(state: &HttpState, alerting: notifier::Prepared) -> Result<()> {
+    let app = &state.app;
+    app.notifier.apply(alerting);
+    app.tracer.apply(app.config.current().tracing.as_ref());
+    app.notifications.set(STARTING_UP, true);
+    housekeeping::start(Arc::downgrade(app), Arc::clone(&state.web)).context("start a thread")?;
+    if service_manager::is_present() {
+        tokio::spawn(progress::report(Arc::clone(app)));
+    }
+    Ok(())
+}
+
+/// Serves requests for data from the open store.
+async fn serve_store(app: &Arc<App>, store: &Arc<Store>) -> Result<()> {
+    app.requests
+        .active
+        .open_log(&app.settings.data_dir, app.started.as_millisecond());
+    let reloader = Arc::clone(&app.reloader);
+    let store = Arc::clone(store);
+    // Blocks: waits for a reload, and compiles relabel rules.
+    tokio::task::spawn_blocking(move || reloader.open_store(store)).await??;
+    notify(ServiceState::Ready);
+    tracing::info!("Server is ready to receive web requests.");
+    Ok(())
+}
+
+/// Starts to watch the configuration file, if its changes are to be reloaded.
+fn start_auto_reload(app: &App, config_file: Option<PathBuf>, seen: auto_reload::FileState) {
+    let Some(path) = config_file else {
+        return;
+    };
+    if app.settings.auto_reload {
+        let reloader = Arc::clone(&app.reloader);
+        let interval = app.settings.auto_reload_interval;
+        tokio::spawn(auto_reload::run(reloader, path, interval, seen));
     }
 }
 
@@ -215,11 +255,10 @@ async fn start_uploads(
     };
     let app = Arc::downgrade(app);
     // Starting reads certificates, on a thread that may block.
-    let start = move || uploads::start(move || find_source(&app), metrics, options);
-    tokio::task::spawn_blocking(start)
-        .await
-        .context("start uploads")?
-        .map(Some)
+    let starting = tokio::task::spawn_blocking(move || {
+        uploads::start(move || find_source(&app), metrics, options)
+    });
+    starting.await.context("start uploads")?.map(Some)
 }
 
 /// Returns the samples to upload; `None` while no store is open.
@@ -240,10 +279,10 @@ fn find_source(app: &Weak<App>) -> Result<Option<Source>> {
 /// Watches the replay that began at `started`. Rules start when it ends.
 fn watch_replay(app: &Arc<App>, store: Arc<Store>, data_dir: PathBuf, started: Instant) -> Replay {
     let app = Arc::clone(app);
-    let of_rules = Arc::clone(&store);
+    let rules_store = Arc::clone(&store);
     Replay::watch(store, data_dir, started, move || {
         app.notifications.set(STARTING_UP, false);
-        if let Err(error) = rules::start(&app, &of_rules) {
+        if let Err(error) = rules::start(&app.rules, &rules_store) {
             tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
         }
     })
@@ -257,9 +296,9 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
             signal = signals.next() => match signal {
                 Received::End(name) => return name,
                 Received::Reload => {
-                    let app = Arc::clone(app);
+                    let reloader = Arc::clone(&app.reloader);
                     // `reload` logs an error.
-                    drop(tokio::task::spawn_blocking(move || app.reload()));
+                    drop(tokio::task::spawn_blocking(move || reloader.reload()));
                 }
             },
             () = app.quit.requested() => return "/-/quit",
@@ -299,20 +338,6 @@ fn address_of(listener: &TcpListener) -> Result<String> {
         .to_string())
 }
 
-/// Opens the store on a blocking thread.
-async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
-    let of_error = path.clone();
-    let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
-    opened
-        .context("open the store")?
-        .map_err(|error| of_store(&of_error, &error))
-}
-
-/// Adds the data directory to an error. The error itself names its cause.
-fn of_store(path: &Path, error: &dyn Display) -> anyhow::Error {
-    anyhow!("open data directory {path:?}: {error}")
-}
-
 async fn shut_down(
     state: &HttpState,
     server: JoinHandle<()>,
@@ -337,13 +362,13 @@ async fn shut_down(
     {
         tracing::warn!("Closing connections that are still open");
     }
-    let of_rules = Arc::clone(app);
-    tokio::task::spawn_blocking(move || of_rules.rules.join())
+    let rules = Arc::clone(&app.rules);
+    tokio::task::spawn_blocking(move || rules.join())
         .await
         .context("stop the evaluation of rules")?;
     app.notifier.drain().await;
     app.tracer.close().await;
-    let Some(store) = app.take_store() else {
+    let Some(store) = app.lifecycle.take_store() else {
         return Ok(());
     };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
@@ -365,14 +390,14 @@ async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
         }
         let app = Arc::clone(&app);
         let store = Arc::clone(&store);
-        let work = move || {
+        let observing = tokio::task::spawn_blocking(move || {
             if must_save {
                 store.save();
             }
             observer.observe(&store, &app.senders);
             observer
-        };
-        match tokio::task::spawn_blocking(work).await {
+        });
+        match observing.await {
             Ok(returned) => observer = returned,
             Err(_panic_is_logged) => return,
         }

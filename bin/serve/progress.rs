@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_server::app::App;
+use varve_http::App;
+use varve_server::lifecycle::Phase;
+use varve_server::store::Store;
 use varve_system::service_manager::{self, ServiceState, notify};
 use varve_tsdb::stats::ReplayState;
 
@@ -32,19 +34,25 @@ pub(super) async fn report(app: Arc<App>) {
 
 /// Returns one line.
 fn status(app: &App) -> String {
-    match (app.stopping(), app.store()) {
-        (None, Some(store)) => {
-            let refusals = store.db.write_refusals();
-            let replay = store.db.replay_status();
-            match replay.state {
-                ReplayState::Running => {
-                    format!("Ready, replaying the write-ahead log: {}", replay.text)
-                }
-                _ if refusals.is_empty() => "Ready".to_owned(),
-                _ => format!("Ready for queries, not for writes: {}", refusals.join(", ")),
-            }
-        }
-        (Some(true), _) | (None, None) => "Shutting down".to_owned(),
-        (Some(false), _) => "Loading the series of the write-ahead log".to_owned(),
+    match app.phase() {
+        Phase::Starting => "Loading the series of the write-ahead log".to_owned(),
+        Phase::Open => match app.store() {
+            Some(store) => store_status(&store),
+            None => "Shutting down".to_owned(),
+        },
+        Phase::Stopping => "Shutting down".to_owned(),
+    }
+}
+
+fn store_status(store: &Store) -> String {
+    let replay = store.db.replay_status();
+    if replay.state == ReplayState::Running {
+        return format!("Ready, replaying the write-ahead log: {}", replay.text);
+    }
+    let refusals = store.db.write_refusals();
+    if refusals.is_empty() {
+        "Ready".to_owned()
+    } else {
+        format!("Ready for queries, not for writes: {}", refusals.join(", "))
     }
 }

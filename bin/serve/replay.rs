@@ -1,16 +1,31 @@
-//! Waits for the end of WAL replay, which runs while the server serves requests.
+//! Opens the store, and waits for the end of WAL replay, which runs while the server serves
+//! requests.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tokio::task::JoinHandle;
+use varve_config::settings::StoreOptions;
 use varve_context::{Interrupt, QueryContext};
 use varve_server::store::Store;
 use varve_tsdb::stats::ReplayStats;
 
-use super::of_store;
+/// Opens the store on a blocking thread.
+pub(super) async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
+    let data_dir = path.clone();
+    let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
+    opened
+        .context("open the store")?
+        .map_err(|error| cannot_open(&data_dir, &error))
+}
+
+/// Adds the data directory to an error. The error itself names its cause.
+fn cannot_open(data_dir: &Path, error: &dyn Display) -> anyhow::Error {
+    anyhow!("open data directory {data_dir:?}: {error}")
+}
 
 /// Waits for the end of the replay on a blocking thread, until it is dropped.
 pub(super) struct Replay {
@@ -36,8 +51,8 @@ impl Replay {
                 Ok(())
             }
             Err(varve_tsdb::Error::Interrupted(_)) => Ok(()),
-            Err(varve_tsdb::Error::ReplayFailed { reason }) => Err(of_store(&path, &reason)),
-            Err(error) => Err(of_store(&path, &error)),
+            Err(varve_tsdb::Error::ReplayFailed { reason }) => Err(cannot_open(&path, &reason)),
+            Err(error) => Err(cannot_open(&path, &error)),
         });
         Self {
             ctx,

@@ -11,9 +11,8 @@ use varve_config::file::Config;
 use varve_config::flags::ServeArgs;
 use varve_config::settings::{Resolved, resolve};
 use varve_http::web_config::LiveWebConfig;
-use varve_http::{HttpState, Job, run};
+use varve_http::{App, HttpState, Job, run};
 use varve_query::{QueryResult, Request, Steps, Value};
-use varve_server::app::App;
 use varve_server::live_config::LiveConfig;
 use varve_server::pressure::Pressure;
 use varve_server::requests::record::{RequestClass, RequestRecord};
@@ -21,7 +20,8 @@ use varve_server::self_scrape::scrape;
 use varve_system::machine::Memory;
 use varve_tsdb::ReadContext;
 
-use super::open;
+use super::app;
+use super::replay::open;
 use crate::cli::{Cli, Command};
 
 const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
@@ -87,7 +87,7 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
     let refuse_at = settings.memory_refuse_at;
     let data_dir = settings.data_dir.clone();
     let config = LiveConfig::new(Some(file.clone()), Config::default());
-    let app = App::new(settings, config, Pressure::new(memory, refuse_at)).unwrap();
+    let app = app::build(settings, config, Pressure::new(memory, refuse_at)).unwrap();
     let store = Arc::new(open(data_dir, store_options).await.unwrap());
     let rule = "{source_labels: [__name__], regex: up, action: drop}";
     std::fs::write(
@@ -95,8 +95,8 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
         format!("ingest: {{metric_relabel_configs: [{rule}]}}"),
     )
     .unwrap();
-    app.reload().unwrap();
-    app.set_store(Arc::clone(&store)).unwrap();
+    app.reloader.reload().unwrap();
+    app.reloader.open_store(Arc::clone(&store)).unwrap();
     assert_eq!(store.receiver.relabel_rule_stats().len(), 1);
 }
 
@@ -123,8 +123,9 @@ async fn start(dir: &Path) -> HttpState {
     let refuse_at = settings.memory_refuse_at;
     let data_dir = settings.data_dir.clone();
     let config = LiveConfig::new(None, Config::default());
-    let app = Arc::new(App::new(settings, config, Pressure::new(memory, refuse_at)).unwrap());
-    app.set_store(Arc::new(open(data_dir, store_options).await.unwrap()))
+    let app = Arc::new(app::build(settings, config, Pressure::new(memory, refuse_at)).unwrap());
+    app.reloader
+        .open_store(Arc::new(open(data_dir, store_options).await.unwrap()))
         .unwrap();
     HttpState::new(app, LiveWebConfig::load(None).unwrap())
 }
@@ -148,7 +149,7 @@ fn is_true(app: &App, expr: &str) -> bool {
     let store = app.store().unwrap();
     // Samples of one millisecond would be duplicates.
     std::thread::sleep(Duration::from_millis(2));
-    scrape(app, &store, "a:9898", &BTreeSet::new()).unwrap();
+    scrape(&app.registry, &store, "a:9898", &BTreeSet::new()).unwrap();
     let times = Steps::instant(store.db.own_now_ms());
     let QueryResult { value, .. } = store
         .engine

@@ -117,7 +117,7 @@ pub struct ServeArgs {
         value_name = "N",
         default_value = "16"
     )]
-    pub(crate) max_notifications_subscribers: usize,
+    pub max_notifications_subscribers: usize,
 
     /// Maximum number of results of a search, see --enable-feature=search-api [0: no limit]
     #[arg(

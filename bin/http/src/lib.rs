@@ -42,7 +42,8 @@ use serving::route_prefix::Routes;
 use serving::{authorize, observe, redirect};
 
 pub use connection::{Listeners, requests_max};
-pub use serving::housekeeping;
+pub use serving::app::App;
+pub use serving::metrics::HttpMetrics;
 pub use serving::run::{Job, run};
 pub use serving::state::HttpState;
 

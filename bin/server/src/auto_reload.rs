@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use varve_config::file::Config;
 
-use super::app::App;
-use super::rules;
+use crate::reload::Reloader;
+use crate::rules;
 
 /// Checks the files every `interval`, forever.
-pub async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut seen: FileState) {
+pub async fn run(reloader: Arc<Reloader>, path: PathBuf, interval: Duration, mut seen: FileState) {
     loop {
-        let app = Arc::clone(&app);
+        let reloader = Arc::clone(&reloader);
         let path = path.clone();
-        let checked = tokio::task::spawn_blocking(move || check(&app, &path, &seen));
+        let checked = tokio::task::spawn_blocking(move || check(&reloader, &path, &seen));
         match checked.await {
             Ok(found) => seen = found,
             Err(_panic_is_logged) => return,
@@ -48,27 +48,27 @@ impl FileState {
 }
 
 /// Reloads the configuration if its meaning or a rule file has changed since `seen`.
-fn check(app: &App, path: &Path, seen: &FileState) -> FileState {
-    let rules = || rules::hash_files(&app.config.current().rule_files);
+fn check(reloader: &Reloader, path: &Path, seen: &FileState) -> FileState {
     let config = Config::load(path).map_err(|error| format!("{error:#}"));
+    let in_force = reloader.config.current();
     let found = FileState {
         config,
-        rules: rules(),
+        rules: rules::hash_files(&in_force.rule_files),
     };
-    let is_in_force = found.config.as_ref().ok() == Some(&*app.config.current());
+    let is_in_force = found.config.as_ref().ok() == Some(&*in_force);
     let is_other_config = !is_in_force && seen.config != found.config;
     if !is_other_config && seen.rules == found.rules {
         return found;
     }
+
     // `reload` logs an error.
-    drop(app.reload());
+    drop(reloader.reload());
+    if !is_other_config {
+        return found;
+    }
     // Another configuration may name other rule files.
-    if is_other_config {
-        FileState {
-            rules: rules(),
-            ..found
-        }
-    } else {
-        found
+    FileState {
+        rules: rules::hash_files(&reloader.config.current().rule_files),
+        ..found
     }
 }

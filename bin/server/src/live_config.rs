@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use varve_config::file::{self as config, Config, QueryLogFile};
 
 use crate::notifier::{self, Notifier};
@@ -18,6 +18,8 @@ pub struct LiveConfig {
     /// `None` if the server runs without a file.
     path: Option<PathBuf>,
     state: RwLock<State>,
+    /// Held during a reload, so that all parts of the server are of the same one.
+    reloading: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,13 @@ impl LiveConfig {
                 config: Arc::new(config),
                 status,
             }),
+            reloading: Mutex::default(),
         }
+    }
+
+    /// Waits for a running reload, and prevents another one until the guard is dropped.
+    pub(crate) fn lock_reloads(&self) -> MutexGuard<'_, ()> {
+        self.reloading.lock()
     }
 
     /// Returns the configuration in force.
@@ -96,7 +104,7 @@ impl LiveConfig {
 
     /// Reads the file again and puts it into force. `apply` does the same for the rest of the
     /// server; meanwhile the old configuration can be read. Returns the changed keys. The caller
-    /// reloads once at a time.
+    /// holds [`LiveConfig::lock_reloads`].
     ///
     /// # Errors
     /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has

@@ -18,7 +18,7 @@ pub const SHUTTING_DOWN: &str =
     "Prometheus is shutting down and gracefully stopping all operations.";
 
 /// Many blocks are too old at once.
-pub(crate) const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
+pub const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
      in case the clock is wrong. If the clock is right, send \
      POST /api/v1/admin/tsdb/confirm_retention.";
 
@@ -66,7 +66,7 @@ impl Board {
 
 impl Notifications {
     /// Creates an empty list.
-    pub(crate) fn new(subscribers_max: usize) -> Self {
+    pub fn new(subscribers_max: usize) -> Self {
         Self {
             subscribers_max,
             state: Mutex::default(),

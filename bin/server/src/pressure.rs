@@ -21,7 +21,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prometheus::proto::MetricFamily;
 use varve_system::machine::Memory;
+use varve_system::metrics::counts;
 
 /// Queries may always hold this part of their memory.
 const QUERY_MEMORY_MIN_PART: usize = 8;
@@ -53,7 +55,7 @@ impl Pressure {
 
     /// Measures memory use, and returns `true` if queries are rejected. Reads files of /proc and
     /// /sys.
-    pub(crate) fn check(&self) -> bool {
+    pub fn check(&self) -> bool {
         if let Some(usage) = self.memory.usage() {
             self.used.store(usage.used_bytes, Ordering::Relaxed);
             self.limit.store(usage.limit_bytes, Ordering::Relaxed);
@@ -61,8 +63,17 @@ impl Pressure {
         self.check_queries().is_err()
     }
 
+    /// Collects the metrics of the last measurement.
+    pub fn collect(&self) -> Vec<MetricFamily> {
+        let (used_bytes, limit_bytes) = self.stats();
+        counts([
+            ("varve_memory_used_bytes", used_bytes),
+            ("varve_memory_limit_bytes", limit_bytes),
+        ])
+    }
+
     /// Returns the bytes in use and the limit that they are closest to.
-    pub(crate) fn stats(&self) -> (u64, u64) {
+    fn stats(&self) -> (u64, u64) {
         (
             self.used.load(Ordering::Relaxed),
             self.limit.load(Ordering::Relaxed),
@@ -86,13 +97,13 @@ impl Pressure {
     }
 
     /// Returns `true` if new series are rejected.
-    pub(crate) fn refuses_new_series(&self) -> bool {
+    pub fn refuses_new_series(&self) -> bool {
         self.check_at(self.new_series_percent()).is_err()
     }
 
     /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth
     /// of it. `held` is the number of bytes that they hold now.
-    pub(crate) fn query_memory_max(&self, max: usize, held: usize) -> usize {
+    pub fn query_memory_max(&self, max: usize, held: usize) -> usize {
         let percent = self.new_series_percent();
         if percent >= 100 {
             return max;

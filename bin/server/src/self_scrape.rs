@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prometheus::IntCounter;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
 use varve_model::labels::METRIC_NAME;
@@ -16,34 +17,60 @@ use varve_model::{Labels, Sample};
 use varve_system::machine;
 use varve_system::metrics::OWN_JOB;
 
-use super::app::App;
-use super::store::Store;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+use crate::store::Store;
 
-/// Stores the metrics now and then every `interval`, until the store is closed. `address` is the
-/// listening address.
-pub async fn run(app: Arc<App>, address: String, interval: Duration) {
-    let instance = instance(&address, &machine::hostname());
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    // The series of the last scrape.
-    let mut last = Arc::default();
-    loop {
-        ticks.tick().await;
-        let Some(store) = app.store() else { return };
-        let app = Arc::clone(&app);
-        let instance = instance.clone();
-        let before = Arc::clone(&last);
-        let scraped =
-            tokio::task::spawn_blocking(move || match scrape(&app, &store, &instance, &before) {
-                Ok(stored) => Arc::new(stored),
-                Err(reason) => {
-                    app.metrics.self_scrapes_failed.inc();
+/// Stores the metrics of the server periodically.
+#[derive(Debug)]
+pub struct SelfScrape {
+    metrics: Arc<Metrics>,
+    lifecycle: Arc<Lifecycle>,
+    failed: IntCounter,
+}
+
+impl SelfScrape {
+    /// Creates the self-scrape of a server.
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub fn new(metrics: Arc<Metrics>, lifecycle: Arc<Lifecycle>) -> prometheus::Result<Self> {
+        Ok(Self {
+            failed: metrics
+                .registrar()
+                .counter("varve_self_scrapes_failed_total")?,
+            metrics,
+            lifecycle,
+        })
+    }
+
+    /// Stores the metrics now and then every `interval`, until the store is closed. `address` is
+    /// the listening address.
+    pub async fn run(self, address: String, interval: Duration) {
+        let instance = instance(&address, &machine::hostname());
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        // The series of the last scrape.
+        let mut last = Arc::default();
+        loop {
+            ticks.tick().await;
+            let Some(store) = self.lifecycle.store() else {
+                return;
+            };
+            let metrics = Arc::clone(&self.metrics);
+            let instance = instance.clone();
+            let before = Arc::clone(&last);
+            let scraping =
+                tokio::task::spawn_blocking(move || scrape(&metrics, &store, &instance, &before));
+            match scraping.await {
+                Ok(Ok(stored)) => last = Arc::new(stored),
+                Ok(Err(reason)) => {
+                    self.failed.inc();
                     tracing::warn!(reason, "Self-scrape failed");
-                    before
                 }
-            });
-        // A panic is logged.
-        last = scraped.await.unwrap_or(last);
+                Err(_panic_is_logged) => {}
+            }
+        }
     }
 }
 
@@ -59,14 +86,14 @@ fn instance(address: &str, hostname: &str) -> String {
 /// Stores the metrics of this moment, and staleness markers for series that only the last scrape
 /// had. Returns the series of this scrape.
 pub fn scrape(
-    app: &App,
+    metrics: &Metrics,
     store: &Store,
     instance: &str,
     last: &BTreeSet<Labels>,
 ) -> Result<BTreeSet<Labels>, String> {
     let started = Instant::now();
     let timestamp_ms = store.db.own_now_ms();
-    let families = app.gather();
+    let families = metrics.gather();
     let mut scraped = samples(&families, instance);
     let n_scraped = scraped.len() as f64;
     let report = [
@@ -219,7 +246,7 @@ fn metadata(family: &MetricFamily) -> (&str, Metadata) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus::{HistogramOpts, HistogramVec, IntCounter, Registry};
+    use prometheus::{HistogramOpts, HistogramVec, Registry};
 
     #[test]
     fn servers_on_all_interfaces_differ_by_the_name_of_their_machine() {

@@ -53,7 +53,7 @@ const CONFIG_FILE: &str = "config.yml";
 
 impl Store {
     /// Opens a data directory. Returns when the series of its WAL are known.
-    /// [`App::set_store`](crate::app::App::set_store) applies the configuration.
+    /// [`Reloader::open_store`](crate::reload::Reloader::open_store) applies the configuration.
     ///
     /// # Errors
     /// The errors of [`Db::open`].

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
 use varve_config::web::Scope;
+use varve_server::lifecycle::Phase;
 use varve_server::requests::record::RequestRecord;
 
 use crate::error::RETRY_AFTER_S;
@@ -286,15 +287,19 @@ async fn deny_tenants(
 
 /// Rejects requests unless the store is open.
 async fn if_open(State(state): State<HttpState>, request: Request, next: Next) -> Response {
-    match state.app.stopping() {
-        None => next.run(request).await,
-        Some(is_stopping) => unavailable(is_stopping),
+    match state.app.phase() {
+        Phase::Open => next.run(request).await,
+        closed @ (Phase::Starting | Phase::Stopping) => unavailable(closed),
     }
 }
 
-/// Rejects a request because the store is not open.
-pub(crate) fn unavailable(is_stopping: bool) -> Response {
-    let stopping = if is_stopping { "true" } else { "false" };
+/// Rejects a request because the store is not open in this phase.
+pub(crate) fn unavailable(phase: Phase) -> Response {
+    let stopping = if phase == Phase::Stopping {
+        "true"
+    } else {
+        "false"
+    };
     let retry_after = RETRY_AFTER_S.to_string();
     let headers = [
         ("X-Prometheus-Stopping", stopping),

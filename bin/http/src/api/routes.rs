@@ -9,7 +9,6 @@ use axum::handler::Handler;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use varve_server::app::App;
 use varve_wire::api::advice::AdviceReport;
 use varve_wire::api::backtest::Backtest;
 use varve_wire::api::churn::ChurnReport;
@@ -35,9 +34,11 @@ use crate::openapi::{
 };
 use crate::params::Form;
 use crate::response::no_page;
+use crate::serving::app::App;
 use crate::serving::redirect::API;
 use crate::serving::state::HttpState;
 use crate::serving::{cors, redirect};
+use varve_server::lifecycle::Phase;
 
 const LIMIT: Parameter = optional(
     "limit",
@@ -776,8 +777,9 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
     if request.method() != Method::OPTIONS {
         return not_found(State(state), request).await;
     }
-    if let Some(is_stopping) = state.app.stopping() {
-        return unavailable(is_stopping);
+    let phase = state.app.phase();
+    if phase != Phase::Open {
+        return unavailable(phase);
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     cors::add_headers(

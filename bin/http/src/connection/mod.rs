@@ -28,13 +28,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use varve_config::web::ALPN_HTTP2;
-use varve_server::app::App;
-use varve_server::metrics::Counted;
 use varve_server::requests::tenant::Peer;
 
 use super::error::ApiError;
 use super::serving::route_prefix::Routes;
 use super::web_config::LiveWebConfig;
+use crate::serving::app::App;
+use crate::serving::metrics::Counted;
 use connections::{Connection, Connections, Evictions, RESERVED_MAX};
 use request_target::EscapeTargets;
 use stall::StallGuard;

@@ -23,7 +23,7 @@ use hyper::body::Frame;
 use prost::Message;
 use varve_advise::usage::Requester;
 use varve_context::Charge;
-use varve_server::app::App;
+use varve_server::lifecycle::Phase;
 use varve_server::requests::record::{Parameters, RequestRecord};
 use varve_wire::grpc::{ACCEPTED, Coding, write};
 
@@ -31,6 +31,7 @@ use super::frame::{self, Frames};
 use super::status::{CONTENT_TYPE, Code, Status};
 use crate::error::{ApiError, Result};
 use crate::requester::{RequestedBy, record_of};
+use crate::serving::app::App;
 use crate::serving::request_body::{self, BodyLimits, header_text};
 use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
@@ -191,16 +192,12 @@ fn with_headers(body: Body, coding: Coding) -> Response {
 /// # Errors
 /// `Unavailable`.
 pub(super) fn check_open(app: &App) -> Result<(), Status> {
-    let closed = |is_stopping| {
-        if is_stopping {
-            "the server is stopping"
-        } else {
-            "the store is not open yet"
-        }
+    let reason = match app.phase() {
+        Phase::Open => return Ok(()),
+        Phase::Starting => "the store is not open yet",
+        Phase::Stopping => "the server is stopping",
     };
-    app.stopping().map_or(Ok(()), |is_stopping| {
-        Err(Status::new(Code::Unavailable, closed(is_stopping)))
-    })
+    Err(Status::new(Code::Unavailable, reason))
 }
 
 /// Returns the coding of a call.

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntGauge};
 use varve_context::{Interrupt, QueryContext};
-use varve_server::metrics::Counted;
 use varve_server::requests::fair_semaphore::{Denied, FairPermit, FairSemaphore};
 
+use super::metrics::Counted;
 use crate::error::{ApiError, Result};
 
 /// Bounds the number of concurrent requests. Clones share the gate.

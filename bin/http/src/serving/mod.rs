@@ -1,13 +1,14 @@
 //! A request between its connection and its handler: authorization, admission, the blocking thread,
 //! the response body.
 
+pub(crate) mod app;
 pub(crate) mod authorize;
 pub(crate) mod compression;
 pub(crate) mod cors;
 mod gate;
-pub mod housekeeping;
 mod inline;
 pub(crate) mod log_limiter;
+pub(crate) mod metrics;
 pub(crate) mod observe;
 mod origin;
 mod output;

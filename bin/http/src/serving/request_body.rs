@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use varve_config::settings::Settings;
 use varve_context::{Charge, Limit};
-use varve_server::app::App;
 
+use super::app::App;
 use super::compression::BodyCoding;
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};

@@ -21,13 +21,13 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use varve_context::Limit;
-use varve_server::app::App;
 use varve_server::requests::active::Registration;
 use varve_server::requests::life::RequestFailure;
 use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::ReadContext;
 
+use super::app::App;
 use super::output::Output;
 use super::response_body::ResponseBody;
 use super::response_writer::ResponseWriter;
@@ -163,7 +163,7 @@ impl Work {
             is_memory_limit: error.is_memory_limit(),
             is_malformed: error.kind == ErrorKind::BadData,
         });
-        app.requests.end(self.registration, &app.metrics, failure);
+        app.requests.end(self.registration, failure);
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use axum::extract::FromRef;
 use varve_context::QueryContext;
-use varve_server::app::App;
 use varve_server::requests::record::{RequestClass, RequestRecord};
 
+use super::app::App;
 use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::inline::InlinePolicy;
 use super::singleflight::Singleflight;
@@ -133,7 +133,7 @@ impl HttpState {
 
     /// Rejects further requests, and queued reads, with 503.
     pub fn begin_shutdown(&self) {
-        self.app.begin_shutdown();
+        self.app.lifecycle.begin_shutdown();
         self.gates.queries.close();
         self.gates.metadata.close();
         self.gates.remote_reads.close();

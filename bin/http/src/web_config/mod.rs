@@ -70,7 +70,7 @@ impl LiveWebConfig {
     }
 
     /// Reloads the file if it has changed, or a file that it names. Counts failures.
-    pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
+    pub fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock();
         let now: Vec<_> = seen.iter().map(Fingerprint::refreshed).collect();

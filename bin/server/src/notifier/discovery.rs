@@ -1,18 +1,15 @@
 //! Discovery: target groups from files and DNS names. A source that fails keeps its known targets.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use varve_config::file::alerting::{AlertmanagerConfig, DnsType, TargetGroup};
 use varve_system::machine::files::read_text;
 
-use super::Notifier;
-
 /// Interval at which sources are checked. Files are read at least as often, so that a change takes
 /// effect soon.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time of a DNS request.
 const DNS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of files of a pattern, and their maximum size.
@@ -43,28 +40,6 @@ enum SourceKind {
         is_ipv6: bool,
         port: u16,
     },
-}
-
-/// Refreshes each source when it is due, until the notifier is drained.
-pub(super) async fn run(notifier: Arc<Notifier>) {
-    while !notifier.is_stopped() {
-        for source in notifier.due_sources() {
-            match source.find().await {
-                Ok(groups) => notifier.found(&source, &groups),
-                Err(error) => {
-                    tracing::warn!(
-                        ?source,
-                        error = format!("{error:#}"),
-                        "Discovery of Alertmanagers failed"
-                    );
-                }
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
-            () = notifier.reloaded.notified() => {}
-        }
-    }
 }
 
 impl Discovery {
@@ -109,7 +84,7 @@ impl Discovery {
 }
 
 impl Source {
-    async fn find(&self) -> Result<Vec<TargetGroup>> {
+    pub(super) async fn find(&self) -> Result<Vec<TargetGroup>> {
         match self.kind.clone() {
             SourceKind::Files(pattern) => {
                 tokio::task::spawn_blocking(move || read_target_files(&pattern)).await?

@@ -37,11 +37,12 @@ use varve_config::file::Config;
 use varve_config::file::alerting::{AlertmanagerConfig, TargetGroup};
 use varve_config::settings::NotifierOptions;
 use varve_ingest::relabel::Relabeling;
+use varve_system::metrics::Registrar;
 
 pub(crate) use alert::Alert;
-pub(crate) use metrics::NotifierMetrics;
 
 use discovery::{Discovery, Source};
+use metrics::NotifierMetrics;
 use sender::{Sender, SenderSettings};
 
 /// Sends alerts to all Alertmanagers.
@@ -84,14 +85,18 @@ pub struct Prepared(State);
 
 impl Notifier {
     /// Creates a notifier without Alertmanagers.
-    pub(crate) fn new(options: NotifierOptions, metrics: NotifierMetrics) -> Self {
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub fn new(options: NotifierOptions, registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        let metrics = NotifierMetrics::new(registrar)?;
         metrics.queue_capacity.set(options.queue_capacity as i64);
-        Self {
+        Ok(Self {
             options,
             metrics,
             state: RwLock::default(),
             reloaded: Notify::new(),
-        }
+        })
     }
 
     /// Reads and checks everything that `config` needs. Blocks.
@@ -132,18 +137,18 @@ impl Notifier {
             .flat_map(|set| set.senders.drain(..))
             .collect();
         for set in &mut next.sets {
-            set.discoveries.iter_mut().for_each(|discovery| {
+            for discovery in &mut set.discoveries {
                 let mut known = old_sets.iter().flat_map(|set| &set.discoveries);
                 if let Some(known) = known.find(|known| known.source == discovery.source) {
                     discovery.groups.clone_from(&known.groups);
                 }
-            });
+            }
             self.update(set, &mut senders);
         }
         let has_sources = next.sets.iter().any(|set| !set.discoveries.is_empty());
         next.is_discovering = state.is_discovering || has_sources;
         if next.is_discovering && !state.is_discovering {
-            tokio::spawn(discovery::run(Arc::clone(self)));
+            tokio::spawn(Arc::clone(self).discover());
         }
         next.closing = std::mem::take(&mut state.closing);
         *state = next;
@@ -224,7 +229,9 @@ impl Notifier {
 
     /// Lets the senders of removed Alertmanagers end.
     fn close(&self, state: &mut State, senders: Vec<Arc<Sender>>) {
-        senders.iter().for_each(|sender| sender.close());
+        for sender in &senders {
+            sender.close();
+        }
         state.closing.extend(senders);
         state.closing.retain(|sender| !sender.is_ended());
         self.metrics.discovered.set(
@@ -260,8 +267,26 @@ impl Notifier {
             .collect();
     }
 
-    fn is_stopped(&self) -> bool {
-        self.state.read().is_stopped
+    /// Refreshes each source when it is due, until the notifier is drained.
+    async fn discover(self: Arc<Self>) {
+        while !self.state.read().is_stopped {
+            for source in self.due_sources() {
+                match source.find().await {
+                    Ok(groups) => self.found(&source, &groups),
+                    Err(error) => {
+                        tracing::warn!(
+                            ?source,
+                            error = format!("{error:#}"),
+                            "Discovery of Alertmanagers failed"
+                        );
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(discovery::INTERVAL) => {}
+                () = self.reloaded.notified() => {}
+            }
+        }
     }
 
     /// Returns the sources that are due.
@@ -316,7 +341,9 @@ impl AlertmanagerSet {
     }
 
     fn push(&self, alerts: &[Bytes]) {
-        self.senders.iter().for_each(|sender| sender.push(alerts));
+        for sender in &self.senders {
+            sender.push(alerts);
+        }
     }
 }
 

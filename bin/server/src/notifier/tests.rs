@@ -10,12 +10,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use prometheus::Registry;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use varve_model::Labels;
 
 use super::*;
-use crate::metrics::Metrics;
 
 /// An Alertmanager that records requests.
 #[derive(Clone)]
@@ -139,10 +139,9 @@ fn options() -> NotifierOptions {
 }
 
 fn start(options: NotifierOptions, config: &Config) -> Arc<Notifier> {
-    let notifier = Arc::new(Notifier::new(
-        options,
-        Metrics::new().unwrap().notifications,
-    ));
+    let registry = Registry::new();
+    let notifier = Notifier::new(options, &Registrar(&registry)).unwrap();
+    let notifier = Arc::new(notifier);
     notifier.apply(Notifier::prepare(config).unwrap());
     notifier
 }
@@ -388,10 +387,10 @@ fn a_removed_alertmanager_gets_what_is_queued() {
 #[test]
 fn a_thousand_reloads_leave_nothing_behind() {
     run(async {
-        let metrics = Metrics::new().unwrap();
+        let notifier = start(options(), &Config::default());
         let n_series = || -> usize {
             let family = |name: &str| {
-                prometheus::core::Collector::collect(&metrics.notifications.sent)
+                prometheus::core::Collector::collect(&notifier.metrics.sent)
                     .iter()
                     .filter(|family| family.name() == name)
                     .map(|family| family.get_metric().len())
@@ -399,7 +398,6 @@ fn a_thousand_reloads_leave_nothing_behind() {
             };
             family("prometheus_notifications_sent_total")
         };
-        let notifier = Arc::new(Notifier::new(options(), metrics.notifications.clone()));
         let config_of = |i: usize| {
             alerting(&[format!(
                 "{{static_configs: [{{targets: ['a:1', 'b{i}:1']}}]}}"

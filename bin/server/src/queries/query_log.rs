@@ -4,19 +4,19 @@
 //! write. A failed write is logged and counted. It does not fail the query.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
 use varve_config::file::QueryLogFile;
+use varve_system::metrics::Registrar;
 use varve_system::quantity::print_time;
 
-/// The log. Clones write to the same file.
-#[derive(Debug, Clone)]
+/// The log.
+#[derive(Debug)]
 pub struct QueryLog {
-    file: Arc<RwLock<Option<QueryLogFile>>>,
+    file: RwLock<Option<QueryLogFile>>,
     /// 1 while there is a file.
     enabled: IntGauge,
     failures: IntCounter,
@@ -70,15 +70,19 @@ pub enum Origin<'a> {
 
 impl QueryLog {
     /// Creates a disabled log.
-    pub(crate) fn new(enabled: IntGauge, failures: IntCounter) -> Self {
-        Self {
-            file: Arc::default(),
-            enabled,
-            failures,
-        }
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            file: RwLock::default(),
+            enabled: registrar.gauge("prometheus_engine_query_log_enabled")?,
+            failures: registrar.counter("prometheus_engine_query_log_failures_total")?,
+        })
     }
 
-    /// Directs further queries to this file, or to none. After a rotation it is a new file at the same path.
+    /// Directs further queries to this file, or to none. After a rotation it is a new file at the
+    /// same path.
     pub fn write_to(&self, opened: Option<QueryLogFile>) {
         self.enabled.set(opened.is_some().into());
         *self.file.write() = opened;
@@ -149,6 +153,8 @@ impl LoggedQuery<'_> {
 
 #[cfg(test)]
 mod tests {
+    use prometheus::Registry;
+
     use super::*;
     use tempfile::TempDir;
 
@@ -170,14 +176,6 @@ mod tests {
                 path: "/api/v1/query_range",
             },
         }
-    }
-
-    fn log() -> (QueryLog, IntCounter) {
-        let failures = IntCounter::new("failures", "x").unwrap();
-        (
-            QueryLog::new(IntGauge::new("enabled", "x").unwrap(), failures.clone()),
-            failures,
-        )
     }
 
     #[test]
@@ -205,7 +203,7 @@ mod tests {
     fn lines_are_appended_until_the_log_is_closed() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("queries.log");
-        let (log, failures) = log();
+        let log = QueryLog::new(&Registrar(&Registry::new())).unwrap();
         log.log(&query(json!({})));
         log.write_to(Some(QueryLogFile::open(&path).unwrap()));
         log.log(&query(json!({})));
@@ -224,7 +222,7 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!((lines.len(), failures.get()), (3, 0));
+        assert_eq!((lines.len(), log.failures.get()), (3, 0));
         assert_eq!(lines[2]["params"]["query"], "up == \"x\"");
     }
 }

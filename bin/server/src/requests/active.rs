@@ -75,7 +75,9 @@ impl ActiveRequests {
 
     /// Records a clean shutdown in the log.
     pub fn close_log(&self) {
-        self.log.get().into_iter().for_each(ActiveRequestLog::close);
+        if let Some(log) = self.log.get() {
+            log.close();
+        }
     }
 
     /// Returns the number of records that the log could not take.
@@ -84,7 +86,7 @@ impl ActiveRequests {
     }
 
     /// Records all requests in the log.
-    pub(crate) fn record_all(&self) {
+    pub fn record_all(&self) {
         for request in self.list() {
             if let Some(active) = request.active() {
                 self.record(&request, active.state(), "");
@@ -144,7 +146,7 @@ impl ActiveRequests {
 
     /// Interrupts the request that holds the most memory, unless an interrupted request still holds
     /// memory. Returns `true` if memory is about to be freed.
-    pub(crate) fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
+    pub fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
         self.interrupt_heavier_than(0, None, reason)
     }
 

@@ -13,19 +13,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prometheus::proto::MetricFamily;
 use varve_config::settings::Settings;
 use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_env::{Clock, SystemClock};
+use varve_system::metrics::{Registrar, SummaryVec, counts};
 use varve_tsdb::ReadContext;
 
 use super::active::{ActiveRequests, Registration};
 use super::record::{Active, ActiveClass, RequestClass, RequestRecord};
-use crate::metrics::Metrics;
 use crate::queries::query_breaker::QueryBreaker;
 use crate::queries::query_log::{LoggedQuery, Origin, QueryLog};
 use crate::queries::query_stats;
 use crate::queries::top_queries::{Cost, TopQueries};
 use crate::traces::Trace;
+
+const QUERY_SECONDS: &str = "prometheus_engine_query_duration_seconds";
 
 /// What all requests of a server share.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub struct Requests {
     pub top_queries: TopQueries,
     /// Queries that exceeded a memory limit.
     pub query_breaker: QueryBreaker,
+    /// Seconds of queries, by Prometheus' names of their phases.
+    query_seconds: SummaryVec,
     limits: RequestLimits,
     /// Bounds the memory of all queries and metadata requests.
     query_memory: MemoryBudget,
@@ -69,17 +74,22 @@ pub struct RequestFailure<'a> {
 }
 
 impl Requests {
-    pub(crate) fn new(settings: &Settings, metrics: &Metrics) -> Self {
+    /// Creates what the requests of a server share, without a request.
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub fn new(settings: &Settings, registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         let active = Arc::<ActiveRequests>::default();
         let reclaimer = Arc::<ActiveRequests>::clone(&active);
-        Self {
+        Ok(Self {
             active,
-            query_log: metrics.query_log.clone(),
+            query_log: QueryLog::new(registrar)?,
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(
                 settings.query.breaker_failures,
                 settings.query.breaker_timeout,
             ),
+            query_seconds: registrar.summary(QUERY_SECONDS)?,
             limits: RequestLimits {
                 timeout_max: settings.query.timeout,
                 query_memory_max: settings.query.memory_max,
@@ -96,17 +106,28 @@ impl Requests {
                 Limit::WritesMemory,
                 settings.write.bytes_in_flight_max,
             ),
-        }
+        })
+    }
+
+    /// Collects the metrics of active requests and of their memory.
+    pub fn collect(&self) -> Vec<MetricFamily> {
+        counts([
+            (
+                "varve_active_request_log_dropped_total",
+                self.active.n_dropped(),
+            ),
+            ("varve_query_memory_bytes", self.query_memory.used() as u64),
+            ("varve_ingest_body_bytes", self.write_memory.used() as u64),
+            (
+                "varve_query_memory_max_bytes",
+                self.query_memory.limit() as u64,
+            ),
+        ])
     }
 
     /// Returns the memory of all queries and metadata requests.
-    pub(crate) fn query_memory(&self) -> &MemoryBudget {
+    pub fn query_memory(&self) -> &MemoryBudget {
         &self.query_memory
-    }
-
-    /// Returns the memory of all request bodies of writes.
-    pub(crate) fn write_memory(&self) -> &MemoryBudget {
-        &self.write_memory
     }
 
     /// Returns the memory budget of a request that reads, a part of its tenant's.
@@ -193,12 +214,7 @@ impl Requests {
     }
 
     /// Ends a request whose work has ended, with the reason if it failed.
-    pub fn end(
-        &self,
-        registration: Registration,
-        metrics: &Metrics,
-        failure: Option<RequestFailure<'_>>,
-    ) {
+    pub fn end(&self, registration: Registration, failure: Option<RequestFailure<'_>>) {
         let request = registration.request();
         let reason = failure.map(|failure| failure.reason);
         if let Some(active) = request.active() {
@@ -206,7 +222,7 @@ impl Requests {
                 if failure.is_none_or(|failure| failure.is_memory_limit) {
                     self.query_breaker.record(request, reason, Instant::now());
                 }
-                self.note_cost(request, active, metrics, reason.is_some());
+                self.note_cost(request, active, reason.is_some());
             }
             if failure.is_none_or(|failure| !failure.is_malformed) {
                 self.log_query(request, active, reason);
@@ -216,18 +232,16 @@ impl Requests {
     }
 
     /// Adds a query that has ended to the most expensive ones.
-    fn note_cost(
-        &self,
-        request: &RequestRecord,
-        active: &Active,
-        metrics: &Metrics,
-        has_failed: bool,
-    ) {
+    fn note_cost(&self, request: &RequestRecord, active: &Active, has_failed: bool) {
         if request.steps().is_none() {
             return;
         }
-        let evaluated = active.age().saturating_sub(active.queued());
-        metrics.observe_query(active.queued(), evaluated);
+        let queued = active.queued();
+        let evaluated = active.age().saturating_sub(queued);
+        self.query_seconds
+            .observe("queue_time", queued.as_secs_f64());
+        self.query_seconds
+            .observe("inner_eval", evaluated.as_secs_f64());
         let seconds = evaluated.as_secs_f64();
         let cost = Cost {
             n_queries: 1,
@@ -300,21 +314,21 @@ mod tests {
     use super::*;
     use crate::requests::tenant::Tenant;
     use crate::requests::tenant::User;
-    use prometheus::{IntCounter, IntGauge};
+    use prometheus::Registry;
     use varve_config::web::{TenantConfig, TenantLimits};
     use varve_model::Matcher;
 
     const MEMORY_MAX: usize = 1000;
 
     fn requests() -> Requests {
+        let registry = Registry::new();
+        let registrar = Registrar(&registry);
         Requests {
             active: Arc::default(),
-            query_log: QueryLog::new(
-                IntGauge::new("enabled", "x").unwrap(),
-                IntCounter::new("failures", "x").unwrap(),
-            ),
+            query_log: QueryLog::new(&registrar).unwrap(),
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(0, Duration::ZERO),
+            query_seconds: registrar.summary(QUERY_SECONDS).unwrap(),
             limits: RequestLimits {
                 timeout_max: Duration::from_secs(60),
                 query_memory_max: MEMORY_MAX,

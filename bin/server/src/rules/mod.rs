@@ -1,9 +1,9 @@
 //! Recording and alerting rules of a running server: loads rule files, and evaluates groups at
 //! their times.
 //!
-//! `load` reads the files; `scheduler` decides which group is due and evaluates it on a bounded
-//! number of threads; `storage` connects rules with the store. The rules themselves are in the
-//! crate `varve-rules`.
+//! `load` reads the files; `state` holds the rules in force; `entries` knows which evaluations are
+//! due; `scheduler` runs them on a bounded number of threads; `storage` connects rules with the
+//! store. The rules themselves are in the crate `varve-rules`.
 //!
 //! Invariants
 //! 1. A reload whose rule files are invalid changes nothing.
@@ -15,214 +15,15 @@
 //! Threads: one scheduler, `--rules.concurrency` threads of groups, and helpers for independent
 //! rules of a group. They start after the replay, and end after [`Rules::stop`].
 
+mod collect;
+mod entries;
 mod load;
+mod metrics;
 mod scheduler;
+mod state;
 mod storage;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use parking_lot::{Condvar, Mutex, RwLock};
-use varve_config::file::Config;
-use varve_config::file::rules::Wait;
-use varve_config::settings::RulesOptions;
-use varve_context::{Limit, MemoryBudget};
-use varve_ingest::Written;
-use varve_promql::Features;
-use varve_rules::arrival::Lags;
-use varve_rules::{AlertsMax, RuleSet, Settings, Threads, Time};
-
-use crate::requests::record::RequestRecord;
-use load::Files;
+pub use collect::collect;
 pub(crate) use load::hash_files;
-use scheduler::Entries;
-use scheduler::RuleThreads;
 pub use scheduler::start;
-
-/// The rules of a server.
-#[derive(Debug)]
-pub struct Rules {
-    options: RulesOptions,
-    alerts_max: Arc<AlertsMax>,
-    threads: Threads,
-    memory: MemoryBudget,
-    /// The arrival lags of senders. Write requests update them.
-    pub(crate) lags: Lags,
-    live: RwLock<Live>,
-    entries: Mutex<Entries>,
-    /// Nanoseconds that rules have paused for writes.
-    write_pause_ns: Arc<AtomicU64>,
-    /// Notified when entries change, and on stop.
-    changed: Condvar,
-    is_stopping: AtomicBool,
-    running: Mutex<Option<RuleThreads>>,
-}
-
-/// The rules and settings in force.
-#[derive(Debug, Clone)]
-struct Live {
-    set: Arc<RuleSet>,
-    settings: Arc<Settings>,
-    /// Evaluation interval of groups that set none.
-    default_interval: Duration,
-    /// Maximum time that an evaluation waits for data; `None` if it does not wait.
-    max_wait: Option<Duration>,
-}
-
-/// Rules that are read but not in force yet.
-#[derive(Debug)]
-pub struct Prepared {
-    loaded: Files,
-    live: Live,
-}
-
-impl Rules {
-    pub(crate) fn new(options: RulesOptions) -> Self {
-        let threads = Threads::new(options.concurrency);
-        let settings = Arc::new(settings(&options, &threads, &Config::default()));
-        Self {
-            alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
-            memory: MemoryBudget::new(Limit::RulesMemory, options.memory_max),
-            threads,
-            options,
-            lags: Lags::default(),
-            live: RwLock::new(Live {
-                set: Arc::default(),
-                settings,
-                default_interval: Config::default().global.evaluation_interval,
-                max_wait: None,
-            }),
-            entries: Mutex::default(),
-            write_pause_ns: Arc::default(),
-            changed: Condvar::new(),
-            is_stopping: AtomicBool::new(false),
-            running: Mutex::default(),
-        }
-    }
-
-    /// Reads the rule files of a configuration. Nothing changes before [`Rules::apply`].
-    ///
-    /// # Errors
-    /// A file cannot be read or is invalid.
-    pub fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
-        let loaded = load::load(config, self.options.features)?;
-        let max_wait = match config.rules.wait {
-            Wait::Data if config.global.rule_query_offset.is_zero() => Some(config.rules.max_wait),
-            Wait::Data | Wait::None => None,
-        };
-        let settings = Arc::new(settings(&self.options, &self.threads, config));
-        let default_interval = config.global.evaluation_interval;
-        Ok(Prepared {
-            loaded,
-            live: Live {
-                set: Arc::default(),
-                settings,
-                default_interval,
-                max_wait,
-            },
-        })
-    }
-
-    /// Puts rules into force. Waits for running evaluations of groups that have changed or are
-    /// removed. The caller applies one configuration at a time.
-    pub fn apply(&self, Prepared { loaded, live }: Prepared) {
-        let is_first = !self.entries.lock().is_loaded();
-        let old = self.live();
-        let change = old
-            .set
-            .change_to(loaded, live.default_interval, is_first, &self.alerts_max);
-        let now = now();
-        let (set, removed) = change.apply(now, &live.settings);
-        self.entries.lock().replace(&set, removed, now);
-        *self.live.write() = Live {
-            set: Arc::new(set),
-            ..live
-        };
-        self.changed.notify_all();
-    }
-
-    /// Returns all groups.
-    pub fn set(&self) -> Arc<RuleSet> {
-        Arc::clone(&self.live.read().set)
-    }
-
-    /// Returns the default interval of groups, and the settings in force.
-    pub fn settings(&self) -> (Duration, Settings) {
-        let live = self.live();
-        (live.default_interval, (*live.settings).clone())
-    }
-
-    /// Returns the optional parts of PromQL that rules may use.
-    pub fn features(&self) -> Features {
-        self.options.features
-    }
-
-    /// Returns the maximum number of alerts, and the current number.
-    pub(crate) fn alerts(&self) -> (usize, usize) {
-        (self.alerts_max.max(), self.alerts_max.used())
-    }
-
-    /// Notes the progress of the sender of a write request
-    /// ([`Client::name`](crate::rejections::Client::name)). Standby replicas of HA pairs have no
-    /// progress, because their samples are not stored.
-    pub fn note_progress(&self, request: &RequestRecord, written: &Written) {
-        let Some(times) = written.times else {
-            return;
-        };
-        if written.stored.total == 0 {
-            return;
-        }
-        let name = request.sender().name(written.replica.as_deref());
-        self.lags.note(&name, now(), times.start_ms, times.end_ms);
-    }
-
-    /// Prevents further evaluations from starting.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-        self.changed.notify_all();
-    }
-
-    /// Waits for the end of all evaluations, after [`Rules::stop`].
-    pub fn join(&self) {
-        let running = self.running.lock().take();
-        running.into_iter().for_each(RuleThreads::join);
-    }
-
-    /// Returns the bytes of memory of all queries of rules.
-    pub(crate) fn memory_used(&self) -> usize {
-        self.memory.used()
-    }
-
-    /// Returns the total time that rules have paused for writes.
-    pub(crate) fn write_pause(&self) -> Duration {
-        Duration::from_nanos(self.write_pause_ns.load(Ordering::Relaxed))
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    fn live(&self) -> Live {
-        self.live.read().clone()
-    }
-}
-
-fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Settings {
-    Settings {
-        query_offset: config.global.rule_query_offset,
-        resend_delay: options.resend_delay,
-        restore: options.restore,
-        external_labels: config.global.external_labels.clone(),
-        external_url: options.external_url.clone(),
-        threads: Some(threads.clone()),
-    }
-}
-
-/// Returns the wall-clock time.
-fn now() -> Time {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
-}
+pub use state::{Prepared, RuleHost, Rules};

@@ -22,8 +22,7 @@ use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
 use varve_wire::active_requests::RULE_ROUTE;
 
-use super::now;
-use crate::app::App;
+use super::state::{Rules, now};
 use crate::notifier::Alert;
 use crate::requests::life::RequestFailure;
 use crate::requests::record::{ActiveClass, Parameters, RequestRecord, RuleQuery};
@@ -32,7 +31,7 @@ use crate::traces;
 
 /// The store, for one evaluation of a group.
 pub(super) struct RuleStorage<'a> {
-    app: &'a App,
+    rules: &'a Rules,
     store: &'a Store,
     /// Runs queries on the threads of rules, whose number is bounded.
     engine: Engine,
@@ -44,15 +43,15 @@ pub(super) struct RuleStorage<'a> {
 
 impl<'a> RuleStorage<'a> {
     /// Creates the storage of a group that is evaluated every `interval`.
-    pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
+    pub(super) fn new(rules: &'a Rules, store: &'a Store, interval: Duration) -> Self {
         let engine = store.engine.without_workers();
-        let yield_now = yield_fn(app, store);
+        let yield_now = yield_fn(rules, store);
         Self {
-            app,
+            rules,
             store,
             engine,
             yield_now,
-            timeout: interval.min(app.settings.query.timeout),
+            timeout: interval.min(rules.host.query_timeout),
         }
     }
 
@@ -61,10 +60,9 @@ impl<'a> RuleStorage<'a> {
     }
 
     fn memory(&self) -> MemoryBudget {
-        self.app
-            .rules
+        self.rules
             .memory
-            .child(Limit::QueryMemory, self.app.settings.query.memory_max)
+            .child(Limit::QueryMemory, self.rules.host.query_memory_max)
     }
 
     /// Returns the record of a query, with its trace if it is sampled.
@@ -88,7 +86,8 @@ impl<'a> RuleStorage<'a> {
         );
         request.note_steps(Steps::instant(timestamp_ms));
         let trace = self
-            .app
+            .rules
+            .host
             .tracer
             .start(traces::Origin::Internal, || RULE_ROUTE.to_owned());
         if let Some(trace) = trace {
@@ -117,7 +116,7 @@ impl<'a> RuleStorage<'a> {
         drop(part);
 
         let _part = request.part("evaluate");
-        let stats = if self.app.requests.query_log.is_enabled() {
+        let stats = if self.rules.host.requests.query_log.is_enabled() {
             StatsMode::AsWritten
         } else {
             StatsMode::Off
@@ -165,7 +164,7 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
-        let requests = &self.app.requests;
+        let requests = &self.rules.host.requests;
         let request = self.request(from, query);
         let memory = requests.memory(&request).clone();
         let ctx = ReadContext::unrestricted(QueryContext::new(self.timeout, memory));
@@ -183,7 +182,7 @@ impl Storage for RuleStorage<'_> {
             is_memory_limit: false,
             is_malformed: false,
         });
-        requests.end(registration, &self.app.metrics, failure);
+        requests.end(registration, failure);
 
         match result {
             Ok(samples) => Ok(Answer {
@@ -262,7 +261,7 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn note_expansion(&self, from: &RuleRef<'_>, error: Option<&str>) {
-        self.app.metrics.rules.note_expansion(error.is_some());
+        self.rules.metrics.note_expansion(error.is_some());
         if let Some(error) = error {
             let RuleRef { file, group, rule } = from;
             tracing::warn!(file, group, rule, error, "Expanding alert template failed");
@@ -274,12 +273,12 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.app.rules.is_stopping()
+        self.rules.is_stopping()
     }
 
     fn notify(&self, alerts: Vec<Notification>) {
-        let external_url = self.app.settings.web.external_url.as_str();
-        self.app.notifier.send(
+        let external_url = self.rules.options.external_url.as_str();
+        self.rules.host.notifier.send(
             alerts
                 .into_iter()
                 .map(|alert| to_send(alert, external_url))
@@ -289,9 +288,9 @@ impl Storage for RuleStorage<'_> {
 }
 
 /// Returns a function that pauses for writes, and counts how long.
-fn yield_fn(app: &App, store: &Store) -> Arc<dyn Fn() + Send + Sync> {
-    let yield_fn = store.receiver.yield_fn(app.rules.options.active_writes_max);
-    let total_ns = Arc::clone(&app.rules.write_pause_ns);
+fn yield_fn(rules: &Rules, store: &Store) -> Arc<dyn Fn() + Send + Sync> {
+    let yield_fn = store.receiver.yield_fn(rules.options.active_writes_max);
+    let total_ns = Arc::clone(&rules.write_pause_ns);
     Arc::new(move || {
         total_ns.fetch_add(yield_fn().as_nanos() as u64, Ordering::Relaxed);
     })

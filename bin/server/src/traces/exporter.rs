@@ -17,7 +17,7 @@ use varve_system::printing::error_chain;
 use varve_system::version::{self, USER_AGENT};
 use varve_wire::grpc::{self, Coding};
 
-use super::TraceMetrics;
+use super::metrics::TraceMetrics;
 use varve_wire::otlp::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 
 /// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's

@@ -10,6 +10,7 @@
 //! Threads: any thread adds spans; one task of tokio sends them.
 
 mod exporter;
+mod metrics;
 mod parent;
 
 use std::sync::Arc;
@@ -19,16 +20,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use data_encoding::HEXLOWER;
 use hyper::HeaderMap;
 use parking_lot::Mutex;
-use prometheus::IntCounter;
 use tokio::task::JoinHandle;
 use varve_config::file::tracing::TracingConfig;
+use varve_system::metrics::Registrar;
+use varve_wire::otlp::{AnyValue, KeyValue, Span, Status};
 
 use exporter::Exporter;
+use metrics::TraceMetrics;
 use parent::{Parent, random};
-pub(crate) use varve_wire::otlp::AnyValue;
-use varve_wire::otlp::{KeyValue, Span, Status};
-
-use varve_system::metrics::Registrar;
 
 /// Starts traces while the configuration has a receiver.
 #[derive(Debug)]
@@ -37,27 +36,6 @@ pub struct Tracer {
     is_enabled: AtomicBool,
     exporter: Mutex<Option<(Arc<Exporter>, JoinHandle<()>)>>,
     metrics: TraceMetrics,
-}
-
-/// Numbers of spans. Clones share them.
-#[derive(Debug, Clone)]
-pub(crate) struct TraceMetrics {
-    pub(crate) sent: IntCounter,
-    /// Spans that did not fit into the queue, or whose batch was not accepted.
-    pub(crate) dropped: IntCounter,
-}
-
-impl TraceMetrics {
-    /// Creates the metrics, at zero.
-    ///
-    /// # Errors
-    /// If another metric has the same name.
-    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
-        Ok(Self {
-            sent: registrar.counter("varve_traces_spans_sent_total")?,
-            dropped: registrar.counter("varve_traces_spans_dropped_total")?,
-        })
-    }
 }
 
 /// The spans of a request.
@@ -91,12 +69,15 @@ pub enum Origin<'a> {
 
 impl Tracer {
     /// Creates a tracer without a receiver.
-    pub(crate) fn new(metrics: TraceMetrics) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
             is_enabled: AtomicBool::new(false),
             exporter: Mutex::default(),
-            metrics,
-        }
+            metrics: TraceMetrics::new(registrar)?,
+        })
     }
 
     /// Puts a configuration into force. The spans of the previous one are still sent to its
@@ -168,17 +149,6 @@ impl Tracer {
             started_unix_nano,
             spans,
         })
-    }
-}
-
-#[cfg(test)]
-impl TraceMetrics {
-    pub(crate) fn unregistered() -> Self {
-        let counter = |name| IntCounter::new(name, "x").unwrap();
-        Self {
-            sent: counter("sent"),
-            dropped: counter("dropped"),
-        }
     }
 }
 

@@ -6,11 +6,11 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 
 use super::audit;
 use crate::error::{ApiError, Result};
+use crate::serving::app::App;
 
 /// POST and PUT /-/reload.
 pub(crate) async fn reload(
@@ -23,7 +23,7 @@ pub(crate) async fn reload(
     }
     let failed =
         |reason: String| ApiError::internal(format!("failed to reload config: {reason}")).plain();
-    let reloaded = tokio::task::spawn_blocking(move || app.reload()).await;
+    let reloaded = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
     let reloaded = reloaded.map_err(|panicked| failed(panicked.to_string()));
     let reloaded =
         reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_system::excerpt::truncate;
 
 use crate::error::{ApiError, ErrorKind, Result};
+use crate::serving::app::App;
 use crate::serving::log_limiter::LogLimiter;
 
 /// Log rate limiter of failed requests: a client may repeat them without an effect.

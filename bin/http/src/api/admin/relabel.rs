@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use varve_ingest::relabel::EnabledRelabelRule;
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

@@ -8,7 +8,6 @@ use axum::extract::State;
 use jiff::Timestamp;
 use varve_env::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 use varve_tsdb::{Db, ReadContext};
@@ -17,6 +16,7 @@ use super::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::{Form, parse_selector};
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

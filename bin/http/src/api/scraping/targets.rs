@@ -7,7 +7,6 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 
@@ -15,6 +14,7 @@ use crate::error::{ApiError, Result};
 use crate::openapi::Untyped;
 use crate::params::{Form, parse_int, parse_selector};
 use crate::response::success;
+use crate::serving::app::App;
 use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;

@@ -7,10 +7,10 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_config::settings::Settings;
 use varve_promql::{Features, functions};
-use varve_server::app::App;
 
 use crate::api::search;
 use crate::response::success_unescaped;
+use crate::serving::app::App;
 
 /// Features by category.
 pub(crate) type FeatureList = BTreeMap<String, BTreeMap<String, bool>>;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_ingest::ha::{HaCluster, HaReplica};
-use varve_server::app::App;
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_server::app::App;
 use varve_server::metrics;
 use varve_tsdb::stats::ReplayState;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::plain;
+use crate::serving::app::App;
 
 /// GET and HEAD /-/healthy: the process is alive.
 pub(crate) async fn healthy(method: Method) -> Response {
@@ -62,7 +62,7 @@ fn readiness(app: &App, form: &Form) -> Response {
 
 /// GET /metrics.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result {
-    let printed = tokio::task::spawn_blocking(move || metrics::print(&app.gather())).await;
+    let printed = tokio::task::spawn_blocking(move || metrics::print(&app.registry.gather())).await;
     let text = printed.map_err(|panicked| ApiError::internal(panicked).plain())?;
     let text = text.map_err(|error| ApiError::internal(error).plain())?;
     Ok(([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response())

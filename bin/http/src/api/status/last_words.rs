@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State as Extracted;
-use varve_server::app::App;
+use varve_wire::active_requests::{self, Record};
+use varve_wire::schema;
 
 use crate::error::{ApiError, Result};
 use crate::response::success;
-use varve_wire::active_requests::{self, Record};
-use varve_wire::schema;
+use crate::serving::app::App;
 
 schema! {
     /// The end of the previous process.

@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
-use varve_server::app::App;
 use varve_server::notifications::Event;
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

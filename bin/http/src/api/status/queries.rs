@@ -11,7 +11,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use varve_server::app::App;
 use varve_server::queries::query_breaker::FailedQuery;
 use varve_server::requests::record::{Active, RequestClass, RequestRecord};
 use varve_system::excerpt::truncate;
@@ -19,6 +18,7 @@ use varve_system::excerpt::truncate;
 use crate::api::admin::{audit, check_enabled};
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 /// Bytes of a query that are listed.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_promql::decimal::Json;
-use varve_server::app::App;
 use varve_server::rejections::RejectionStats;
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

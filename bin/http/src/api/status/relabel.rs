@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_ingest::relabel::{self, RelabelRuleStats};
-use varve_server::app::App;
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

@@ -8,13 +8,13 @@ use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use varve_config::settings::Retention;
-use varve_server::app::App;
 use varve_system::machine;
 use varve_system::quantity::{print_duration, print_size};
 use varve_system::version as this;
 use varve_tsdb::stats::ReplayState;
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 /// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field

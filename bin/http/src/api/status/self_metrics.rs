@@ -8,12 +8,12 @@ use axum::extract::State;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 use varve_regexp::Regexp;
-use varve_server::app::App;
 use varve_server::requests::record::{RequestClass, RequestRecord};
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::success;
+use crate::serving::app::App;
 
 /// GET /api/v1/status/self_metrics.
 pub(crate) async fn self_metrics(
@@ -28,7 +28,7 @@ pub(crate) async fn self_metrics(
             .map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
         let ctx = app.requests.context(&record, RequestClass::Metadata, None);
         let mut described = Vec::new();
-        for family in app.gather() {
+        for family in app.registry.gather() {
             if wanted
                 .as_ref()
                 .map_or(Ok(true), |wanted| wanted.is_match_in(&*ctx, family.name()))?

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_env::{Clock, SystemClock};
-use varve_server::app::App;
 use varve_server::senders::{NewestSample, SenderId, SenderStats};
 
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use varve_ingest::admission::{Amounts, TeamStatus, Usage};
-use varve_server::app::App;
 
 use crate::error::{ApiError, Result};
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {

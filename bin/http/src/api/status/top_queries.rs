@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use varve_env::{Clock, SystemClock};
-use varve_server::app::App;
 use varve_server::queries::top_queries::Cost;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::success;
+use crate::serving::app::App;
 use varve_wire::schema;
 
 /// The ranges of the endpoint.

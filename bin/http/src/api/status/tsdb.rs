@@ -6,13 +6,13 @@ use axum::Extension;
 use axum::extract::State;
 use varve_model::TimeRange;
 use varve_prometheus::block::Ulid;
-use varve_server::app::App;
 use varve_server::requests::record::RequestRecord;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_int};
 use crate::response::success;
+use crate::serving::app::App;
 use crate::serving::run::{Job, RequestClass, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;

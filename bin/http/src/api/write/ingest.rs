@@ -106,7 +106,7 @@ pub(crate) async fn ingest(
             is_memory_limit: false,
             is_malformed: false,
         });
-        app.requests.end(registration, &app.metrics, failure);
+        app.requests.end(registration, failure);
         drop((charge, permit));
         written
     });

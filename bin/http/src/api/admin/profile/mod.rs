@@ -20,13 +20,14 @@ use flate2::write::GzEncoder;
 use pprof::{ProfilerGuard, Report};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use varve_server::app::App;
+use varve_server::lifecycle::Phase;
 use varve_server::requests::record::RequestRecord;
 
 use super::{audit, check_enabled};
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::plain;
+use crate::serving::app::App;
 
 /// Samples per second of CPU time, as in Go.
 const FREQUENCY_HZ: i32 = 100;
@@ -73,7 +74,7 @@ async fn take(app: &App, form: &Form) -> Result {
         error => ApiError::internal(format!("cannot take a CPU profile: {error}")),
     })?;
     let started = Instant::now();
-    while started.elapsed() < duration && app.stopping() != Some(true) {
+    while started.elapsed() < duration && app.phase() != Phase::Stopping {
         sleep(CHECK_INTERVAL.min(duration.saturating_sub(started.elapsed()))).await;
     }
     let body = spawn_blocking(move || finish(profiler))
