@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use varve_config::settings::Settings;
 use varve_context::scheduler::Scheduler;
 use varve_http::{App, HttpMetrics};
+use varve_server::client_stats::Clients;
 use varve_server::lifecycle::Lifecycle;
 use varve_server::live_config::LiveConfig;
 use varve_server::metrics::{self, Metrics};
@@ -17,7 +18,6 @@ use varve_server::rejections::RejectionLog;
 use varve_server::reload::Reloader;
 use varve_server::requests::life::Requests;
 use varve_server::rules::{self, RuleHost, Rules};
-use varve_server::senders::Senders;
 use varve_server::shutdown::Quit;
 use varve_server::traces::Tracer;
 use varve_system::machine;
@@ -75,7 +75,7 @@ pub(super) fn build(settings: Settings, config: LiveConfig, pressure: Pressure) 
         requests,
         pressure,
         rejections: RejectionLog::default(),
-        senders: Senders::default(),
+        clients: Clients::default(),
         notifier,
         rules,
         tracer,

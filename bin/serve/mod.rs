@@ -33,12 +33,12 @@ use varve_http::web_config::LiveWebConfig;
 use varve_http::{self as http, App, HttpState, Listeners};
 use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
 use varve_objstore::{ObjstoreMetrics, Stop};
-use varve_server::live_config::{LiveConfig, Prepared};
+use varve_server::client_stats::observer::Observer;
+use varve_server::live_config::{LiveConfig, PreparedConfig};
 use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
-use varve_server::notifier;
+use varve_server::notifier::PreparedAlerting;
 use varve_server::pressure::Pressure;
 use varve_server::self_scrape::SelfScrape;
-use varve_server::senders::observer::Observer;
 use varve_server::shutdown::{Received, Signals};
 use varve_server::store::Store;
 use varve_server::{auto_reload, rules};
@@ -85,7 +85,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
         store,
         uploads,
     } = settings::resolve(&args, &config, &memory, open_files, flags, is_tls)?;
-    let prepared = Prepared::new(&config)?;
+    let prepared = PreparedConfig::new(&config)?;
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -137,7 +137,7 @@ struct Start {
     objstore_metrics: ObjstoreMetrics,
     uploads: Option<UploadOptions>,
     self_scrape: SelfScrape,
-    alerting: notifier::Prepared,
+    alerting: PreparedAlerting,
     seen: auto_reload::FileState,
 }
 
@@ -206,7 +206,7 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
 }
 
 /// Starts what runs before the store is open.
-fn start_parts(state: &HttpState, alerting: notifier::Prepared) -> Result<()> {
+fn start_parts(state: &HttpState, alerting: PreparedAlerting) -> Result<()> {
     let app = &state.app;
     app.notifier.apply(alerting);
     app.tracer.apply(app.config.current().tracing.as_ref());
@@ -394,7 +394,7 @@ async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
             if must_save {
                 store.save();
             }
-            observer.observe(&store, &app.senders);
+            observer.observe(&store, &app.clients);
             observer
         });
         match observing.await {

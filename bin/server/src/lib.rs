@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auto_reload;
+pub mod client_stats;
 pub mod lifecycle;
 pub mod live_config;
 pub mod metrics;
@@ -20,7 +21,6 @@ pub mod reload;
 pub mod requests;
 pub mod rules;
 pub mod self_scrape;
-pub mod senders;
 pub mod shutdown;
 pub mod store;
 pub mod traces;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use varve_config::file::{self as config, Config, QueryLogFile};
 
-use crate::notifier::{self, Notifier};
+use crate::notifier::{Notifier, PreparedAlerting};
 
 /// The configuration in force, shared by all requests.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ struct State {
 /// The files that a configuration names, other than those of rules: opened, read and checked, but
 /// not in use yet.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedConfig {
     /// The query log.
     pub query_log: Option<QueryLogFile>,
     /// Alertmanagers.
-    pub alerting: notifier::Prepared,
+    pub alerting: PreparedAlerting,
 }
 
-impl Prepared {
+impl PreparedConfig {
     /// Checks what [`Config::load`] does not, for the start and for a reload. Blocks.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ mod tests {
     fn tls_settings_of_traces_are_checked() {
         let check = |keys: &str, expect: &str| {
             let config = Config::parse(&format!("tracing: {{endpoint: 'a:1', {keys}}}")).unwrap();
-            let invalid = Prepared::new(&config)
+            let invalid = PreparedConfig::new(&config)
                 .map(drop)
                 .map_err(|error| format!("{error:#}"))
                 .err();

@@ -1,8 +1,8 @@
 //! Rejected samples and requests since the start: for each reason a count, the last example and its
-//! sender.
+//! client.
 //!
 //! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons
-//! and the sizes of an example and a sender.
+//! and the sizes of an example and a client.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub struct RejectionLog {
 
 /// The client that sent a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Client {
+pub struct WriteClient {
     /// The client's address.
     pub address: Option<SocketAddr>,
     /// The user agent, truncated.
@@ -34,8 +34,8 @@ pub struct Client {
     pub path: String,
 }
 
-impl Client {
-    /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it
+impl WriteClient {
+    /// Returns the name of the client for rules, metrics and lists: its user, or its address if it
     /// sends no credentials, and the replica labels of its HA pair.
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
         let address = || {
@@ -74,24 +74,24 @@ pub struct RejectionStats {
     /// An example from the last request.
     pub example: Example,
     /// Client of the last request.
-    pub sender: Client,
+    pub client: WriteClient,
 }
 
 impl RejectionLog {
     /// Adds the rejections of a write request.
-    pub fn add(&self, sender: impl Fn() -> Client, outcome: &Result<Written, WriteError>) {
+    pub fn add(&self, client: impl Fn() -> WriteClient, outcome: &Result<Written, WriteError>) {
         match outcome {
             Ok(written) => {
                 for rejected in written.rejections.iter().chain(written.ignored.iter()) {
-                    self.add_count(sender(), rejected);
+                    self.add_count(client(), rejected);
                 }
             }
-            Err(error) => self.add_request(sender(), name(error), error.to_string()),
+            Err(error) => self.add_request(client(), name(error), error.to_string()),
         }
     }
 
     /// Adds a request that was rejected as a whole.
-    pub fn add_request(&self, sender: Client, reason: &'static str, text: String) {
+    pub fn add_request(&self, client: WriteClient, reason: &'static str, text: String) {
         self.insert(RejectionStats {
             reason,
             message: "request rejected as a whole".to_owned(),
@@ -103,11 +103,11 @@ impl RejectionLog {
                 text,
                 ..Example::default()
             },
-            sender,
+            client,
         });
     }
 
-    fn add_count(&self, sender: Client, rejected: &RejectionCount) {
+    fn add_count(&self, client: WriteClient, rejected: &RejectionCount) {
         self.insert(RejectionStats {
             reason: rejected.reason.name(),
             message: rejected.reason.to_string(),
@@ -116,7 +116,7 @@ impl RejectionLog {
             n_samples: rejected.n_samples,
             last: Timestamp::now(),
             example: rejected.example.clone(),
-            sender,
+            client,
         });
     }
 
@@ -161,25 +161,25 @@ mod tests {
     #[test]
     fn reasons_are_counted_with_their_last_example() {
         let log = RejectionLog::default();
-        let sender = |agent: &str| Client {
+        let client = |agent: &str| WriteClient {
             user_agent: agent.to_owned(),
-            ..Client::default()
+            ..WriteClient::default()
         };
         for (agent, text) in [
             ("a", "x".repeat(2 * TEXT_SIZE_MAX)),
             ("b", "é".repeat(TEXT_SIZE_MAX)),
         ] {
-            log.add_request(sender(agent), "malformed", text);
+            log.add_request(client(agent), "malformed", text);
         }
         log.add(
-            || sender("c"),
+            || client("c"),
             &Err(WriteError::Busy {
                 in_flight: 1,
                 size: 2,
                 limit: 3,
             }),
         );
-        log.add(|| sender("d"), &Ok(Written::default()));
+        log.add(|| client("d"), &Ok(Written::default()));
         let list = log.list();
         let listed: Vec<_> = list
             .iter()
@@ -187,7 +187,7 @@ mod tests {
                 (
                     stats.reason,
                     stats.n_requests,
-                    stats.sender.user_agent.as_str(),
+                    stats.client.user_agent.as_str(),
                 )
             })
             .collect();

@@ -14,7 +14,7 @@ use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{ServiceState, notify};
 
 use crate::lifecycle::{Lifecycle, Phase};
-use crate::live_config::{LiveConfig, Prepared};
+use crate::live_config::{LiveConfig, PreparedConfig};
 use crate::notifications::{CONFIG_FAILED, Notifications};
 use crate::notifier::Notifier;
 use crate::pressure::Pressure;
@@ -119,10 +119,10 @@ impl Reloader {
 
     /// Applies all settings that need no restart, or none of them.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
-        let Prepared {
+        let PreparedConfig {
             query_log,
             alerting,
-        } = Prepared::new(config)?;
+        } = PreparedConfig::new(config)?;
         let retention_rules = self.settings.retention_rules(config)?;
         if let Some(store) = self.lifecycle.store() {
             store.reload(config)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use varve_config::settings::Settings;
 use varve_context::scheduler::Scheduler;
+use varve_server::client_stats::Clients;
 use varve_server::lifecycle::{Lifecycle, Phase};
 use varve_server::live_config::LiveConfig;
 use varve_server::metrics::Metrics;
@@ -15,7 +16,6 @@ use varve_server::rejections::RejectionLog;
 use varve_server::reload::Reloader;
 use varve_server::requests::life::Requests;
 use varve_server::rules::Rules;
-use varve_server::senders::Senders;
 use varve_server::shutdown::Quit;
 use varve_server::store::Store;
 use varve_server::traces::Tracer;
@@ -49,8 +49,8 @@ pub struct App {
     pub pressure: Arc<Pressure>,
     /// What was rejected of writes.
     pub rejections: RejectionLog,
-    /// Statistics of the senders of writes.
-    pub senders: Senders,
+    /// Statistics of the clients that write.
+    pub clients: Clients,
     /// Sends alerts to Alertmanagers.
     pub notifier: Arc<Notifier>,
     /// The rules.

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use varve_server::requests::record::RequestRecord;
 use varve_server::requests::tenant::{Peer, User};
-use varve_server::traces::{Origin, Trace};
+use varve_server::traces::{Trace, TraceOrigin};
 use varve_system::excerpt::truncate;
 
 use super::state::HttpState;
@@ -34,7 +34,7 @@ pub(crate) async fn observe(
     let trace = state
         .app
         .tracer
-        .start(Origin::Request(request.headers()), name);
+        .start(TraceOrigin::Request(request.headers()), name);
     if let Some(trace) = trace {
         record.note_trace(trace);
     }

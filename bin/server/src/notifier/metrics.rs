@@ -23,8 +23,8 @@ pub(crate) struct NotifierMetrics {
     pub(crate) queue_length: IntGaugeVec,
     pub(crate) queue_capacity: IntGauge,
     pub(crate) discovered: IntGauge,
-    /// Number of senders by URL.
-    pub(crate) senders: Arc<Mutex<HashMap<String, usize>>>,
+    /// Number of deliveries by URL.
+    pub(crate) deliveries: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl NotifierMetrics {
@@ -45,17 +45,17 @@ impl NotifierMetrics {
             queue_length: registrar.gauges("prometheus_notifications_queue_length")?,
             queue_capacity: registrar.gauge("prometheus_notifications_queue_capacity")?,
             discovered: registrar.gauge("prometheus_notifications_alertmanagers_discovered")?,
-            senders: Arc::default(),
+            deliveries: Arc::default(),
         })
     }
 
-    /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has
+    /// Creates the metrics of a delivery's Alertmanager, at zero unless another delivery to it has
     /// created them.
     pub(super) fn create(&self, url: &str) {
-        let mut senders = self.senders.lock();
-        let n_senders = senders.entry(url.to_owned()).or_default();
-        *n_senders += 1;
-        if *n_senders > 1 {
+        let mut deliveries = self.deliveries.lock();
+        let n_deliveries = deliveries.entry(url.to_owned()).or_default();
+        *n_deliveries += 1;
+        if *n_deliveries > 1 {
             return;
         }
         for counter in [&self.errors, &self.sent, &self.dropped] {
@@ -72,16 +72,19 @@ impl NotifierMetrics {
             .observe(latency.as_secs_f64());
     }
 
-    /// Removes the metrics of a sender's Alertmanager, unless another sender to it is left: an old
-    /// sender drains while its successor already sends. Ignores errors, because unused metrics do
-    /// not exist.
+    /// Removes the metrics of a delivery's Alertmanager, unless another delivery to it is left: an
+    /// old delivery drains while its successor already sends. Ignores errors, because unused metrics
+    /// do not exist.
     pub(super) fn remove(&self, url: &str) {
-        let mut senders = self.senders.lock();
-        if let Some(n_senders) = senders.get_mut(url).filter(|n_senders| **n_senders > 1) {
-            *n_senders -= 1;
+        let mut deliveries = self.deliveries.lock();
+        if let Some(n_deliveries) = deliveries
+            .get_mut(url)
+            .filter(|n_deliveries| **n_deliveries > 1)
+        {
+            *n_deliveries -= 1;
             return;
         }
-        senders.remove(url);
+        deliveries.remove(url);
         for counter in [&self.errors, &self.sent, &self.dropped] {
             drop(counter.remove_label_values(&[url]));
         }

@@ -1,7 +1,7 @@
 //! Notifier: sends alerts of rules to Alertmanagers.
 //!
 //! ```text
-//! send: external labels -> relabel -> JSON -> one queue per Alertmanager -> sender (a task): batch -> POST, one retry
+//! send: external labels -> relabel -> JSON -> one queue per Alertmanager -> delivery (a task): batch -> POST, one retry
 //! discovery (a task): files and DNS names -> targets -> relabel -> Alertmanagers
 //! ```
 //!
@@ -20,10 +20,10 @@
 //! drained.
 
 mod alert;
+mod delivery;
 mod discovery;
 mod metrics;
 mod queue;
-mod sender;
 mod target;
 
 use std::collections::BTreeMap;
@@ -41,9 +41,9 @@ use varve_system::metrics::Registrar;
 
 pub(crate) use alert::Alert;
 
+use delivery::{Delivery, DeliverySettings};
 use discovery::{Discovery, Source};
 use metrics::NotifierMetrics;
-use sender::{Sender, SenderSettings};
 
 /// Sends alerts to all Alertmanagers.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ struct State {
     rules: Relabeling,
     sets: Vec<AlertmanagerSet>,
     /// Senders of removed Alertmanagers, which send their queued alerts.
-    closing: Vec<Arc<Sender>>,
+    closing: Vec<Arc<Delivery>>,
     is_discovering: bool,
     is_stopped: bool,
 }
@@ -74,14 +74,14 @@ struct AlertmanagerSet {
     target_rules: Relabeling,
     alert_rules: Option<Relabeling>,
     discoveries: Vec<Discovery>,
-    senders: Vec<Arc<Sender>>,
+    deliveries: Vec<Arc<Delivery>>,
     /// URLs of the targets that a relabel rule dropped.
     dropped: Vec<String>,
 }
 
 /// A checked configuration that is not in force yet.
 #[derive(Debug)]
-pub struct Prepared(State);
+pub struct PreparedAlerting(State);
 
 impl Notifier {
     /// Creates a notifier without Alertmanagers.
@@ -103,7 +103,7 @@ impl Notifier {
     ///
     /// # Errors
     /// A rule, a certificate or a file with credentials is invalid.
-    pub fn prepare(config: &Config) -> Result<Prepared> {
+    pub fn prepare(config: &Config) -> Result<PreparedAlerting> {
         let sets = config
             .alerting
             .alertmanagers
@@ -113,7 +113,7 @@ impl Notifier {
                 AlertmanagerSet::new(config)
                     .with_context(|| format!("alerting.alertmanagers[{idx}]"))
             });
-        Ok(Prepared(State {
+        Ok(PreparedAlerting(State {
             external_labels: config.global.external_labels.clone(),
             rules: config.alerting.alert_rules()?,
             sets: sets.collect::<Result<_>>()?,
@@ -126,15 +126,15 @@ impl Notifier {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn apply(self: &Arc<Self>, Prepared(mut next): Prepared) {
+    pub fn apply(self: &Arc<Self>, PreparedAlerting(mut next): PreparedAlerting) {
         let mut state = self.state.write();
         if state.is_stopped {
             return;
         }
         let mut old_sets = std::mem::take(&mut state.sets);
-        let mut senders: Vec<_> = old_sets
+        let mut deliveries: Vec<_> = old_sets
             .iter_mut()
-            .flat_map(|set| set.senders.drain(..))
+            .flat_map(|set| set.deliveries.drain(..))
             .collect();
         for set in &mut next.sets {
             for discovery in &mut set.discoveries {
@@ -143,7 +143,7 @@ impl Notifier {
                     discovery.groups.clone_from(&known.groups);
                 }
             }
-            self.update(set, &mut senders);
+            self.update(set, &mut deliveries);
         }
         let has_sources = next.sets.iter().any(|set| !set.discoveries.is_empty());
         next.is_discovering = state.is_discovering || has_sources;
@@ -152,7 +152,7 @@ impl Notifier {
         }
         next.closing = std::mem::take(&mut state.closing);
         *state = next;
-        self.close(&mut state, senders);
+        self.close(&mut state, deliveries);
         self.reloaded.notify_one();
     }
 
@@ -191,8 +191,8 @@ impl Notifier {
         let active = state
             .sets
             .iter()
-            .flat_map(|set| &set.senders)
-            .map(|sender| sender.url().to_owned());
+            .flat_map(|set| &set.deliveries)
+            .map(|delivery| delivery.url().to_owned());
         (
             active.collect(),
             state
@@ -207,61 +207,61 @@ impl Notifier {
     /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within
     /// `drain_time_max`. Drops the rest.
     pub async fn drain(&self) {
-        let senders = {
+        let deliveries = {
             let mut state = self.state.write();
             state.is_stopped = true;
-            let senders = state
+            let deliveries = state
                 .sets
                 .iter_mut()
-                .flat_map(|set| set.senders.drain(..))
+                .flat_map(|set| set.deliveries.drain(..))
                 .collect();
-            self.close(&mut state, senders);
+            self.close(&mut state, deliveries);
             std::mem::take(&mut state.closing)
         };
         let all_ended = async {
-            for sender in &senders {
-                sender.ended().await;
+            for delivery in &deliveries {
+                delivery.ended().await;
             }
         };
         // Senders end in time, unless one has panicked.
         drop(tokio::time::timeout(2 * self.options.drain_time_max, all_ended).await);
     }
 
-    /// Lets the senders of removed Alertmanagers end.
-    fn close(&self, state: &mut State, senders: Vec<Arc<Sender>>) {
-        for sender in &senders {
-            sender.close();
+    /// Lets the deliveries of removed Alertmanagers end.
+    fn close(&self, state: &mut State, deliveries: Vec<Arc<Delivery>>) {
+        for delivery in &deliveries {
+            delivery.close();
         }
-        state.closing.extend(senders);
-        state.closing.retain(|sender| !sender.is_ended());
+        state.closing.extend(deliveries);
+        state.closing.retain(|delivery| !delivery.is_ended());
         self.metrics.discovered.set(
             state
                 .sets
                 .iter()
-                .map(|set| set.senders.len())
+                .map(|set| set.deliveries.len())
                 .sum::<usize>() as i64,
         );
     }
 
-    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`,
-    /// and creates the others.
-    fn update(&self, set: &mut AlertmanagerSet, senders: &mut Vec<Arc<Sender>>) {
+    /// Derives the deliveries of a set from its targets. Takes those of known Alertmanagers out of
+    /// `deliveries`, and creates the others.
+    fn update(&self, set: &mut AlertmanagerSet, deliveries: &mut Vec<Arc<Delivery>>) {
         let (urls, dropped) = target::urls(&set.config, &set.target_rules, set.groups());
-        let settings = SenderSettings {
+        let settings = DeliverySettings {
             config: Arc::clone(&set.config),
             options: self.options,
         };
         set.dropped = dropped;
-        set.senders = urls
+        set.deliveries = urls
             .into_iter()
             .map(
-                |url| match senders.iter().position(|sender| sender.url() == url) {
+                |url| match deliveries.iter().position(|delivery| delivery.url() == url) {
                     Some(known) => {
-                        let sender = senders.swap_remove(known);
-                        sender.set(settings.clone());
-                        sender
+                        let delivery = deliveries.swap_remove(known);
+                        delivery.set(settings.clone());
+                        delivery
                     }
-                    None => Sender::start(url, settings.clone(), self.metrics.clone()),
+                    None => Delivery::start(url, settings.clone(), self.metrics.clone()),
                 },
             )
             .collect();
@@ -310,9 +310,9 @@ impl Notifier {
                 .filter(|known| known.source == *source && known.groups != groups);
             if let Some(changed) = changed.next() {
                 changed.groups = groups.to_vec();
-                let mut senders = std::mem::take(&mut set.senders);
-                self.update(set, &mut senders);
-                removed.extend(senders);
+                let mut deliveries = std::mem::take(&mut set.deliveries);
+                self.update(set, &mut deliveries);
+                removed.extend(deliveries);
             }
         }
         self.close(&mut state, removed);
@@ -327,7 +327,7 @@ impl AlertmanagerSet {
             alert_rules: config.alert_rules()?,
             discoveries: Discovery::all(config),
             config: Arc::new(config.clone()),
-            senders: Vec::new(),
+            deliveries: Vec::new(),
             dropped: Vec::new(),
         })
     }
@@ -341,8 +341,8 @@ impl AlertmanagerSet {
     }
 
     fn push(&self, alerts: &[Bytes]) {
-        for sender in &self.senders {
-            sender.push(alerts);
+        for delivery in &self.deliveries {
+            delivery.push(alerts);
         }
     }
 }

@@ -404,19 +404,19 @@ fn a_thousand_reloads_leave_nothing_behind() {
             )])
         };
         reload(&notifier, &config_of(0));
-        let kept = Arc::clone(&notifier.state.read().sets[0].senders[0]);
+        let kept = Arc::clone(&notifier.state.read().sets[0].deliveries[0]);
         for i in 1..=1000 {
             reload(&notifier, &config_of(i));
         }
         assert!(Arc::ptr_eq(
             &kept,
-            &notifier.state.read().sets[0].senders[0]
+            &notifier.state.read().sets[0].deliveries[0]
         ));
         assert_eq!(
             notifier.alertmanagers().0,
             ["http://a:1/api/v2/alerts", "http://b1000:1/api/v2/alerts"]
         );
-        until("the end of removed senders", || {
+        until("the end of removed deliveries", || {
             reload(&notifier, &config_of(1000));
             n_series() == 2 && notifier.state.read().closing.is_empty()
         })
@@ -453,7 +453,7 @@ fn queued_alerts_are_sent_at_shutdown_within_a_bound() {
             assert!(started.elapsed() < Duration::from_secs(30));
             notifier.send(alerts(30..31));
             assert_eq!(recorder.n_alerts(), n_sent, "drains: {drains}, {status}");
-            // The metrics of a sender end with it.
+            // The metrics of a delivery end with it.
             assert_eq!(metrics.dropped.with_label_values(&[&dropped]).get(), 0);
         });
     };
@@ -485,7 +485,7 @@ fn alertmanagers_of_files_follow_the_files() {
                     .collect::<Vec<_>>()
         };
         until("two", || is_active(&["a:1", "b:1"])).await;
-        let kept = Arc::clone(&notifier.state.read().sets[0].senders[1]);
+        let kept = Arc::clone(&notifier.state.read().sets[0].deliveries[1]);
         // A reload reads files at once. Until then the known targets remain.
         write("\"b:1\", \"c:1\"");
         reload(&notifier, &settings);
@@ -493,7 +493,7 @@ fn alertmanagers_of_files_follow_the_files() {
         until("others", || is_active(&["b:1", "c:1"])).await;
         assert!(Arc::ptr_eq(
             &kept,
-            &notifier.state.read().sets[0].senders[0]
+            &notifier.state.read().sets[0].deliveries[0]
         ));
         std::fs::write(&file, "{").unwrap();
         reload(&notifier, &settings);

@@ -44,12 +44,12 @@ pub struct LoggedQuery<'a> {
     /// The ids of the trace and of the span of the request, if it is sampled.
     pub trace: Option<(String, String)>,
     /// The source.
-    pub origin: Origin<'a>,
+    pub origin: QueryOrigin<'a>,
 }
 
 /// The source of a query.
 #[derive(Debug)]
-pub enum Origin<'a> {
+pub enum QueryOrigin<'a> {
     /// A request.
     Http {
         /// The client's address.
@@ -135,7 +135,7 @@ impl LoggedQuery<'_> {
         line.insert("spanID".into(), span_id.into());
         line.insert("traceID".into(), trace_id.into());
         match &self.origin {
-            Origin::Http {
+            QueryOrigin::Http {
                 client_ip,
                 method,
                 path,
@@ -143,7 +143,7 @@ impl LoggedQuery<'_> {
                 "httpRequest".into(),
                 json!({ "clientIP": client_ip, "method": method, "path": path }),
             ),
-            Origin::RuleGroup { file, name } => {
+            QueryOrigin::RuleGroup { file, name } => {
                 line.insert("ruleGroup".into(), json!({ "file": file, "name": name }))
             }
         };
@@ -170,7 +170,7 @@ mod tests {
             n_series: 2,
             memory_peak_bytes: 100,
             trace: None,
-            origin: Origin::Http {
+            origin: QueryOrigin::Http {
                 client_ip: String::new(),
                 method: "GET",
                 path: "/api/v1/query_range",

@@ -29,12 +29,12 @@ pub struct TopQueries {
 #[derive(Debug)]
 struct Window {
     number: i64,
-    shapes: HashMap<String, Cost>,
+    shapes: HashMap<String, QueryCost>,
 }
 
 /// The cost of queries of one shape.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Cost {
+pub struct QueryCost {
     /// Number of queries.
     pub n_queries: u64,
     /// Number of queries that failed.
@@ -53,7 +53,7 @@ pub struct Cost {
     pub user_agent: String,
 }
 
-impl Cost {
+impl QueryCost {
     fn add(&mut self, other: &Self) {
         self.n_queries += other.n_queries;
         self.n_failed += other.n_failed;
@@ -68,8 +68,8 @@ impl Cost {
 
 impl TopQueries {
     /// Adds a query that has ended.
-    pub fn add(&self, now_ms: i64, text: &str, cost: Cost) {
-        let cost = Cost {
+    pub fn add(&self, now_ms: i64, text: &str, cost: QueryCost) {
+        let cost = QueryCost {
             example: truncate(text, SHAPE_SIZE_MAX).to_owned(),
             ..cost
         };
@@ -91,8 +91,8 @@ impl TopQueries {
 
     /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending
     /// order.
-    pub fn list(&self, since_ms: i64) -> Vec<(String, Cost)> {
-        let mut sums: HashMap<String, Cost> = HashMap::new();
+    pub fn list(&self, since_ms: i64) -> Vec<(String, QueryCost)> {
+        let mut sums: HashMap<String, QueryCost> = HashMap::new();
         let windows = self.windows.lock();
         for window in windows
             .iter()
@@ -114,7 +114,7 @@ impl TopQueries {
 }
 
 impl Window {
-    fn add(&mut self, shape: String, cost: &Cost) {
+    fn add(&mut self, shape: String, cost: &QueryCost) {
         if self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(&shape) {
             let cheapest = self
                 .shapes
@@ -167,12 +167,12 @@ fn shape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn cost(seconds: f64) -> Cost {
-        Cost {
+    fn cost(seconds: f64) -> QueryCost {
+        QueryCost {
             n_queries: 1,
             seconds,
             seconds_max: seconds,
-            ..Cost::default()
+            ..QueryCost::default()
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         top.add(
             0,
             "up{a=\"1\"}",
-            Cost {
+            QueryCost {
                 n_failed: 1,
                 memory_peak_max: 5,
                 ..cost(1.0)
@@ -201,7 +201,7 @@ mod tests {
         top.add(
             WINDOW_MS,
             "up{a=\"2\"}",
-            Cost {
+            QueryCost {
                 memory_peak_max: 3,
                 ..cost(2.0)
             },

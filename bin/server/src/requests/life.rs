@@ -23,9 +23,9 @@ use varve_tsdb::ReadContext;
 use super::active::{ActiveRequests, Registration};
 use super::record::{Active, ActiveClass, RequestClass, RequestRecord};
 use crate::queries::query_breaker::QueryBreaker;
-use crate::queries::query_log::{LoggedQuery, Origin, QueryLog};
+use crate::queries::query_log::{LoggedQuery, QueryLog, QueryOrigin};
 use crate::queries::query_stats;
-use crate::queries::top_queries::{Cost, TopQueries};
+use crate::queries::top_queries::{QueryCost, TopQueries};
 use crate::traces::Trace;
 
 const QUERY_SECONDS: &str = "prometheus_engine_query_duration_seconds";
@@ -243,7 +243,7 @@ impl Requests {
         self.query_seconds
             .observe("inner_eval", evaluated.as_secs_f64());
         let seconds = evaluated.as_secs_f64();
-        let cost = Cost {
+        let cost = QueryCost {
             n_queries: 1,
             n_failed: u64::from(has_failed),
             seconds,
@@ -251,7 +251,7 @@ impl Requests {
             n_samples: active.ctx.n_samples(),
             memory_peak_max: active.ctx.memory().peak(),
             user_agent: request.user_agent.clone(),
-            ..Cost::default()
+            ..QueryCost::default()
         };
         self.top_queries
             .add(SystemClock.now_ms(), &request.parameters().text, cost);
@@ -277,14 +277,14 @@ impl Requests {
         let (query, origin) = match &request.rule {
             Some(rule) => (
                 &rule.expr,
-                Origin::RuleGroup {
+                QueryOrigin::RuleGroup {
                     file: &rule.file,
                     name: &rule.group,
                 },
             ),
             None => (
                 &request.parameters().text,
-                Origin::Http {
+                QueryOrigin::Http {
                     client_ip: request
                         .client
                         .map(|client| client.ip().to_string())

@@ -26,4 +26,4 @@ mod storage;
 pub use collect::collect;
 pub(crate) use load::hash_files;
 pub use scheduler::start;
-pub use state::{Prepared, RuleHost, Rules};
+pub use state::{PreparedRules, RuleHost, Rules};

@@ -75,7 +75,7 @@ pub(super) struct Live {
 
 /// Rules that are read but not in force yet.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedRules {
     loaded: Files,
     live: Live,
 }
@@ -118,7 +118,7 @@ impl Rules {
     ///
     /// # Errors
     /// A file cannot be read or is invalid.
-    pub fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
+    pub fn prepare(&self, config: &Config) -> anyhow::Result<PreparedRules> {
         let loaded = load::load(config, self.options.features)?;
         let max_wait = match config.rules.wait {
             Wait::Data if config.global.rule_query_offset.is_zero() => Some(config.rules.max_wait),
@@ -126,7 +126,7 @@ impl Rules {
         };
         let settings = Arc::new(settings(&self.options, &self.evaluation_threads, config));
         let default_interval = config.global.evaluation_interval;
-        Ok(Prepared {
+        Ok(PreparedRules {
             loaded,
             live: Live {
                 set: Arc::default(),
@@ -139,7 +139,7 @@ impl Rules {
 
     /// Puts rules into force. Waits for running evaluations of groups that have changed or are
     /// removed. The caller applies one configuration at a time.
-    pub fn apply(&self, Prepared { loaded, live }: Prepared) {
+    pub fn apply(&self, PreparedRules { loaded, live }: PreparedRules) {
         let is_first = !self.entries.lock().is_loaded();
         let old = self.live();
         let change = old
@@ -177,7 +177,7 @@ impl Rules {
     }
 
     /// Notes the progress of the sender of a write request
-    /// ([`Client::name`](crate::rejections::Client::name)). Standby replicas of HA pairs have no
+    /// ([`WriteClient::name`](crate::rejections::WriteClient::name)). Standby replicas of HA pairs have no
     /// progress, because their samples are not stored.
     pub fn note_progress(&self, request: &RequestRecord, written: &Written) {
         let Some(times) = written.times else {
@@ -186,7 +186,7 @@ impl Rules {
         if written.stored.total == 0 {
             return;
         }
-        let name = request.sender().name(written.replica.as_deref());
+        let name = request.write_client().name(written.replica.as_deref());
         self.lags.note(&name, now(), times.start_ms, times.end_ms);
     }
 

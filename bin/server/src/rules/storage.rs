@@ -27,7 +27,7 @@ use crate::notifier::Alert;
 use crate::requests::life::RequestFailure;
 use crate::requests::record::{ActiveClass, Parameters, RequestRecord, RuleQuery};
 use crate::store::Store;
-use crate::traces;
+use crate::traces::TraceOrigin;
 
 /// The store, for one evaluation of a group.
 pub(super) struct RuleStorage<'a> {
@@ -89,7 +89,7 @@ impl<'a> RuleStorage<'a> {
             .rules
             .host
             .tracer
-            .start(traces::Origin::Internal, || RULE_ROUTE.to_owned());
+            .start(TraceOrigin::Internal, || RULE_ROUTE.to_owned());
         if let Some(trace) = trace {
             trace.note("rule.file", from.file);
             trace.note("rule.group", from.group);

@@ -60,7 +60,7 @@ pub struct Part<'a> {
 
 /// The origin of a trace.
 #[derive(Debug, Clone, Copy)]
-pub enum Origin<'a> {
+pub enum TraceOrigin<'a> {
     /// A request, with its headers.
     Request(&'a HeaderMap),
     /// The server itself.
@@ -107,7 +107,7 @@ impl Tracer {
 
     /// Returns the trace of a request, if traces are on and it is sampled: as its parent, if it has
     /// one.
-    pub fn start(&self, origin: Origin<'_>, name: impl FnOnce() -> String) -> Option<Trace> {
+    pub fn start(&self, origin: TraceOrigin<'_>, name: impl FnOnce() -> String) -> Option<Trace> {
         if !self.is_enabled.load(Ordering::Acquire) {
             return None;
         }
@@ -117,8 +117,8 @@ impl Tracer {
             .as_ref()
             .map(|(exporter, _)| Arc::clone(exporter))?;
         let (kind, header) = match origin {
-            Origin::Request(headers) => (Span::SERVER, headers.get("traceparent")),
-            Origin::Internal => (Span::INTERNAL, None),
+            TraceOrigin::Request(headers) => (Span::SERVER, headers.get("traceparent")),
+            TraceOrigin::Internal => (Span::INTERNAL, None),
         };
         let header = header.and_then(|value| value.to_str().ok());
         let parent = Parent::of(header, exporter.config.sampling_fraction)

@@ -91,7 +91,7 @@ impl Rejected {
             n_samples,
             last,
             example,
-            sender,
+            client,
         } = stats;
         Self {
             reason: reason.to_owned(),
@@ -107,13 +107,13 @@ impl Rejected {
                 value: example.value.map(|value| Json(value).to_string()),
             },
             sender: Sender {
-                address: sender
+                address: client
                     .address
                     .map(|address| address.to_string())
                     .unwrap_or_default(),
-                user_agent: sender.user_agent,
-                user: sender.user.to_string(),
-                path: sender.path,
+                user_agent: client.user_agent,
+                user: client.user.to_string(),
+                path: client.path,
             },
         }
     }

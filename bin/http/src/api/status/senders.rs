@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_env::{Clock, SystemClock};
-use varve_server::senders::{NewestSample, SenderId, SenderStats};
+use varve_server::client_stats::{ClientId, ClientStats, NewestSample};
 
 use crate::response::success;
 use crate::serving::app::App;
@@ -54,7 +54,7 @@ schema! {
 /// GET /api/v1/status/senders.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
-    let describe = |(id, stats): (SenderId, SenderStats)| WriteSender {
+    let describe = |(id, stats): (ClientId, ClientStats)| WriteSender {
         name: stats.name.clone(),
         address: id
             .address
@@ -76,6 +76,6 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
         lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
     };
     success(&SenderList {
-        senders: app.senders.list().into_iter().map(describe).collect(),
+        senders: app.clients.list().into_iter().map(describe).collect(),
     })
 }

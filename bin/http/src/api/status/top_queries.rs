@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use varve_env::{Clock, SystemClock};
-use varve_server::queries::top_queries::Cost;
+use varve_server::queries::top_queries::QueryCost;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
@@ -70,8 +70,8 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
 }
 
 impl TopQuery {
-    fn new(shape: String, cost: Cost) -> Self {
-        let Cost {
+    fn new(shape: String, cost: QueryCost) -> Self {
+        let QueryCost {
             n_queries,
             n_failed,
             seconds,

@@ -55,7 +55,7 @@ pub(crate) async fn ingest(
         Ok(body) => body,
         Err(error) => {
             app.rejections
-                .add_request(record.sender(), reason(&error), error.to_string());
+                .add_request(record.write_client(), reason(&error), error.to_string());
             return Err(unread(error));
         }
     };
@@ -94,12 +94,12 @@ pub(crate) async fn ingest(
         let written = work(&store.receiver, &origin, &body);
         drop(part);
 
-        app.rejections.add(|| record.sender(), &written);
+        app.rejections.add(|| record.write_client(), &written);
         if let Ok(written) = &written {
             app.rules.note_progress(&record, written);
         }
-        app.senders
-            .add(SystemClock.now_ms(), record.sender(), &written);
+        app.clients
+            .add(SystemClock.now_ms(), record.write_client(), &written);
         let reason = written.as_ref().err().map(ToString::to_string);
         let failure = reason.as_deref().map(|reason| RequestFailure {
             reason,

@@ -1,4 +1,4 @@
-//! The sender of one Alertmanager: a task that sends its queue in batches.
+//! The delivery to one Alertmanager: a task that sends its queue in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,10 +24,10 @@ const RESPONSE_SIZE_MAX: usize = 64 << 10;
 
 /// An Alertmanager with its queue.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(super) struct Delivery {
     url: String,
     queue: Queue,
-    settings: Mutex<SenderSettings>,
+    settings: Mutex<DeliverySettings>,
     metrics: NotifierMetrics,
     /// Alerts of the batch being sent.
     in_flight: AtomicUsize,
@@ -36,7 +36,7 @@ pub(super) struct Sender {
 
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
-pub(super) struct SenderSettings {
+pub(super) struct DeliverySettings {
     pub(super) config: Arc<AlertmanagerConfig>,
     pub(super) options: NotifierOptions,
 }
@@ -55,18 +55,18 @@ struct Client {
     created: Instant,
 }
 
-impl Sender {
-    /// Starts a sender.
+impl Delivery {
+    /// Starts a delivery.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub(super) fn start(
         url: String,
-        settings: SenderSettings,
+        settings: DeliverySettings,
         metrics: NotifierMetrics,
     ) -> Arc<Self> {
         metrics.create(&url);
-        let sender = Arc::new(Self {
+        let delivery = Arc::new(Self {
             queue: Queue::new(settings.options.queue_capacity),
             settings: Mutex::new(settings),
             url,
@@ -74,8 +74,8 @@ impl Sender {
             in_flight: AtomicUsize::new(0),
             phase: watch::Sender::new(Phase::Open),
         });
-        tokio::spawn(Arc::clone(&sender).run());
-        sender
+        tokio::spawn(Arc::clone(&delivery).run());
+        delivery
     }
 
     pub(super) fn url(&self) -> &str {
@@ -83,7 +83,7 @@ impl Sender {
     }
 
     /// Replaces the settings. The new ones apply from the next batch on.
-    pub(super) fn set(&self, settings: SenderSettings) {
+    pub(super) fn set(&self, settings: DeliverySettings) {
         *self.settings.lock() = settings;
     }
 
@@ -116,7 +116,7 @@ impl Sender {
         *self.phase.borrow() == Phase::Ended
     }
 
-    /// Waits until the sender has ended.
+    /// Waits until the delivery has ended.
     pub(super) async fn ended(&self) {
         self.reached(|phase| phase == Phase::Ended).await;
     }
@@ -211,7 +211,7 @@ impl Sender {
             tokio::select! {
                 () = tokio::time::sleep(self.settings().options.retry_pause) => {}
                 // With draining, the batch is repeated at once. Otherwise `run` drops this future,
-                // but may see later than this future that the sender is closed.
+                // but may see later than this future that the delivery is closed.
                 () = self.closed() => if !self.settings().options.drain_on_shutdown {
                     std::future::pending().await
                 },
@@ -277,7 +277,7 @@ impl Sender {
         })
     }
 
-    fn settings(&self) -> SenderSettings {
+    fn settings(&self) -> DeliverySettings {
         self.settings.lock().clone()
     }
 
