@@ -156,6 +156,8 @@ mod tests {
     fn a_subscriber_that_does_not_read_blocks_nobody() {
         let notifications = Notifications::new(1);
         let _idle = notifications.subscribe().unwrap();
-        (0..3 * EVENTS_QUEUED_MAX).for_each(|i| notifications.set(CONFIG_FAILED, i % 2 == 0));
+        for i in 0..3 * EVENTS_QUEUED_MAX {
+            notifications.set(CONFIG_FAILED, i % 2 == 0);
+        }
     }
 }

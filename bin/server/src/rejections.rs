@@ -38,15 +38,9 @@ impl WriteClient {
     /// Returns the name of the client for rules, metrics and lists: its user, or its address if it
     /// sends no credentials, and the replica labels of its HA pair.
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
-        let address = || {
-            self.address
-                .map(|address| address.ip().to_string())
-                .unwrap_or_default()
-        };
-        let name = if self.user.is_empty() {
-            address()
-        } else {
-            self.user.to_string()
+        let name = match self.address {
+            Some(address) if self.user.is_empty() => address.ip().to_string(),
+            _ => self.user.to_string(),
         };
         match replica {
             Some(replica) => format!("{name} {replica}"),

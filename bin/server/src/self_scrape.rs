@@ -160,18 +160,17 @@ fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
 
 fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
     let histogram = metric.get_histogram();
-    let bucket = |le: &str, count: u64| {
-        (
-            series(&format!("{name}_bucket"), metric, instance).with("le", le),
-            count as f64,
-        )
-    };
-    let bounds = histogram
-        .get_bucket()
-        .iter()
-        .filter(|bucket| bucket.upper_bound().is_finite());
-    all.extend(bounds.map(|b| bucket(&print_bound(b.upper_bound()), b.cumulative_count())));
-    all.push(bucket("+Inf", histogram.get_sample_count()));
+    let buckets = series(&format!("{name}_bucket"), metric, instance);
+    for bucket in histogram.get_bucket() {
+        if bucket.upper_bound().is_finite() {
+            let bound = print_bound(bucket.upper_bound());
+            all.push((buckets.with("le", &bound), bucket.cumulative_count() as f64));
+        }
+    }
+    all.push((
+        buckets.with("le", "+Inf"),
+        histogram.get_sample_count() as f64,
+    ));
     all.push((
         series(&format!("{name}_sum"), metric, instance),
         histogram.get_sample_sum(),

@@ -128,13 +128,13 @@ impl Store {
             return;
         }
         for SelectorUse { matchers, .. } in selectors {
-            let by = || DisabledByUse {
+            let used = self.receiver.note_use(ctx, matchers, || DisabledByUse {
                 at_ms: SystemClock.now_ms(),
                 selector: print_matchers(matchers),
                 who: who.to_string(),
-            };
+            });
             // As in `record`: if this fails, so does the request.
-            let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else {
+            let Ok(rules) = used else {
                 return;
             };
             for UsedRelabelRule {
@@ -313,11 +313,14 @@ impl Store {
 
 /// Returns the uses of selectors that show some labels.
 fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
-    let used = |matchers: &Vec<Matcher>| SelectorUse {
-        matchers: matchers.clone(),
-        labels: labels.clone(),
-    };
-    selectors.iter().map(used).collect()
+    let mut uses = Vec::with_capacity(selectors.len());
+    for matchers in selectors {
+        uses.push(SelectorUse {
+            matchers: matchers.clone(),
+            labels: labels.clone(),
+        });
+    }
+    uses
 }
 
 fn dropped_info(

@@ -158,7 +158,9 @@ impl Clients {
                 .iter()
                 .min_by_key(|(_, stats)| stats.last_ms)
                 .map(|(id, _)| id.clone());
-            silent.iter().for_each(|id| drop(all.remove(id)));
+            if let Some(id) = silent {
+                all.remove(&id);
+            }
         }
         let stats = all.entry(id).or_insert_with(|| ClientStats {
             name: name.clone(),

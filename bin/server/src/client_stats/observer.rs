@@ -103,11 +103,14 @@ fn changes<T: Clone + PartialEq>(
 ) -> Vec<(String, Option<T>, T)> {
     let now: BTreeMap<String, T> = now.collect();
     let before = std::mem::replace(known, now);
-    let is_changed = |(name, value): &(&String, &T)| before.get(*name) != Some(*value);
-    let changed = known.iter().filter(is_changed);
+    let mut changed = Vec::new();
+    for (name, value) in known.iter() {
+        let old = before.get(name);
+        if old != Some(value) {
+            changed.push((name.clone(), old.cloned(), value.clone()));
+        }
+    }
     changed
-        .map(|(name, value)| (name.clone(), before.get(name).cloned(), value.clone()))
-        .collect()
 }
 
 #[cfg(test)]

@@ -55,6 +55,13 @@ struct Client {
     created: Instant,
 }
 
+impl Client {
+    /// Returns `true` if the client still has the configuration in force, and is not too old.
+    fn is_fresh(&self, config: &Arc<AlertmanagerConfig>) -> bool {
+        Arc::ptr_eq(&self.config, config) && self.created.elapsed() < CLIENT_AGE_MAX
+    }
+}
+
 impl Delivery {
     /// Starts a delivery.
     ///
@@ -221,12 +228,9 @@ impl Delivery {
 
     async fn post(&self, client: &mut Option<Client>, body: Bytes) -> Result<(), Failed> {
         let config = self.settings().config;
-        let is_fresh = |client: &Client| {
-            Arc::ptr_eq(&client.config, &config) && client.created.elapsed() < CLIENT_AGE_MAX
-        };
-        let open = match client.take().filter(is_fresh) {
-            Some(open) => open,
-            None => self.connect(config).await.map_err(|error| Failed {
+        let open = match client.take() {
+            Some(open) if open.is_fresh(&config) => open,
+            _ => self.connect(config).await.map_err(|error| Failed {
                 is_temporary: true,
                 error,
             })?,

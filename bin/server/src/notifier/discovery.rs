@@ -53,13 +53,12 @@ impl Discovery {
             })
         });
         let dns = config.dns_sd_configs.iter().flat_map(|discovery| {
-            let kind = |name: &String| SourceKind::Dns {
-                name: name.clone(),
-                is_ipv6: discovery.kind == DnsType::Aaaa,
-                port: discovery.port,
-            };
             discovery.names.iter().map(move |name| Source {
-                kind: kind(name),
+                kind: SourceKind::Dns {
+                    name: name.clone(),
+                    is_ipv6: discovery.kind == DnsType::Aaaa,
+                    port: discovery.port,
+                },
                 interval: discovery.refresh_interval,
             })
         });
@@ -76,10 +75,11 @@ impl Discovery {
     /// Returns the source if it is due.
     pub(super) fn take_due(&mut self) -> Option<Source> {
         let now = Instant::now();
-        (self.due <= now).then(|| {
-            self.due = now + self.source.interval;
-            self.source.clone()
-        })
+        if self.due > now {
+            return None;
+        }
+        self.due = now + self.source.interval;
+        Some(self.source.clone())
     }
 }
 
@@ -200,8 +200,9 @@ mod tests {
                 .to_string()
                 .contains("1048577 bytes, more than 1048576")
         );
-        (0..=FILES_MAX)
-            .for_each(|i| std::fs::write(dir.path().join(format!("d{i}.yml")), "").unwrap());
+        for i in 0..=FILES_MAX {
+            std::fs::write(dir.path().join(format!("d{i}.yml")), "").unwrap();
+        }
         assert!(
             find("d*.yml")
                 .unwrap_err()

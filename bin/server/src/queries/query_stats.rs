@@ -42,14 +42,14 @@ impl StatsLevel {
 
     /// Returns Prometheus' warning about a deprecated value of `stats`.
     pub fn warning(text: &str) -> Option<String> {
-        let warning = || {
-            let quoted = quoted(quotable(text));
-            format!(
-                "value {quoted} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
-                 use \"true\" or \"all\""
-            )
-        };
-        (!matches!(text, "" | "true" | "all")).then(warning)
+        if matches!(text, "" | "true" | "all") {
+            return None;
+        }
+        let quoted = quoted(quotable(text));
+        Some(format!(
+            "value {quoted} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
+             use \"true\" or \"all\""
+        ))
     }
 
     /// Returns the statistics that the engine collects.
@@ -102,14 +102,15 @@ pub fn to_json(stats: &QueryStats, queued: Duration) -> Value {
 
 /// Returns the first operators of a plan, with the beginning of their texts.
 fn plan(operators: &[Operator]) -> Value {
-    let short = |full: &Operator| {
+    let mut plan = Vec::new();
+    for full in operators.iter().take(OPERATORS_MAX) {
         let text = &full.text[..full.text.floor_char_boundary(OPERATOR_SIZE_MAX)];
-        operator(&Operator {
+        plan.push(operator(&Operator {
             text: text.to_owned(),
             ..full.clone()
-        })
-    };
-    operators.iter().take(OPERATORS_MAX).map(short).collect()
+        }));
+    }
+    plan.into()
 }
 
 /// Returns the statistics of a query that failed, in the same format.
@@ -162,18 +163,19 @@ fn timings(preparation: Duration, evaluation: Duration, sort: Duration, queued: 
 
 /// Returns pairs of a timestamp in seconds and a count.
 fn per_step(steps: &[StepSamples], count: impl Fn(&StepSamples) -> u64) -> Value {
-    // As in Prometheus, whole seconds have no fraction.
-    let seconds = |ms: i64| {
-        if ms % 1000 == 0 {
-            json!(ms / 1000)
-        } else {
-            json!(ms as f64 / 1000.0)
-        }
-    };
     steps
         .iter()
         .map(|step| json!([seconds(step.timestamp_ms), count(step)]))
         .collect()
+}
+
+/// Returns a time in seconds. As in Prometheus, whole seconds have no fraction.
+fn seconds(time_ms: i64) -> Value {
+    if time_ms % 1000 == 0 {
+        json!(time_ms / 1000)
+    } else {
+        json!(time_ms as f64 / 1000.0)
+    }
 }
 
 fn operator(

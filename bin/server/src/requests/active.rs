@@ -97,7 +97,8 @@ impl ActiveRequests {
     /// Writes the state of a request, and the reason if it failed, to the log. A request that ends
     /// before it is recorded leaves no record.
     fn record(&self, request: &RequestRecord, state: RequestState, reason: &str) {
-        let (Some(log), Some(active)) = (self.log.get(), request.active()) else {
+        let Some(log) = self.log.get() else { return };
+        let Some(active) = request.active() else {
             return;
         };
         let mut place = active.place.lock();
@@ -348,8 +349,9 @@ mod tests {
         drop(register_write());
         let long = ends.map(|reason| (register_write(), reason));
         active.record_all();
-        long.iter()
-            .for_each(|(long, reason)| long.record_end(*reason));
+        for (long, reason) in &long {
+            long.record_end(*reason);
+        }
         let found = active_requests::read(&dir.path().join(active_requests::FILE)).unwrap();
         let found: Vec<_> = found
             .records

@@ -84,8 +84,11 @@ impl Entries {
     /// the order of their evaluation times, whatever their intervals are.
     pub(super) fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
-        let is_running = |entry: &&mut Entry| !entry.is_new && !entry.group.is_stopped();
-        let mut entries: Vec<_> = self.by_key.values_mut().filter(is_running).collect();
+        let mut entries: Vec<_> = self
+            .by_key
+            .values_mut()
+            .filter(|entry| !entry.is_new && !entry.group.is_stopped())
+            .collect();
         entries.sort_by_key(|entry| entry.plan.catch_up_tick());
         // The first evaluation that later ones wait for.
         let mut first = None;

@@ -178,11 +178,11 @@ fn work(rules: &Rules, store: &Store) {
             .metrics
             .note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(rules, store, job.group.schedule().interval());
-        let evaluate = || {
+        let iteration = unless_panicked(|| {
             job.group
                 .evaluate(job.tick, job.mode, &storage, &live.settings)
-        };
-        if let Some(iteration) = unless_panicked(evaluate) {
+        });
+        if let Some(iteration) = iteration {
             rules.metrics.note_end(&iteration);
         }
         rules.entries.lock().done(&job);

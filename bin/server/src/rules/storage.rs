@@ -174,7 +174,9 @@ impl Storage for RuleStorage<'_> {
         let result = self.evaluate(from, &ctx, &request, query);
 
         let reason = result.as_ref().err().map(ToString::to_string);
-        if let (Some(trace), Some(reason)) = (request.trace(), &reason) {
+        if let Some(trace) = request.trace()
+            && let Some(reason) = &reason
+        {
             trace.fail(reason.as_str());
         }
         let failure = reason.as_deref().map(|reason| RequestFailure {
@@ -213,19 +215,7 @@ impl Storage for RuleStorage<'_> {
         };
         let rejected = self.store.receiver.append_recorded(&samples, budget);
         let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
-        let rejected = rejected.into_iter();
-        let rejected = rejected.map(
-            |RecordedRejection {
-                 index,
-                 reason,
-                 is_duplicate,
-             }| Rejected {
-                idx: index,
-                reason,
-                is_duplicate,
-            },
-        );
-        Ok(rejected.collect())
+        Ok(rejected.into_iter().map(to_rejected).collect())
     }
 
     fn newest(
@@ -238,24 +228,20 @@ impl Storage for RuleStorage<'_> {
             only_newest: true,
             ..SelectHints::default()
         };
-        let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
         let found = self
             .store
             .db
             .select_with(&ctx, matchers, range, hints)
-            .map_err(failed)?;
+            .map_err(failure)?;
         let mut newest = Vec::new();
         let mut columns = SampleColumns::default();
         for series in found {
-            let series = series.map_err(failed)?;
+            let series = series.map_err(failure)?;
             columns.clear();
-            series.read(&mut columns).map_err(failed)?;
-            newest.extend(
-                columns
-                    .iter()
-                    .last()
-                    .map(|sample| (series.labels().clone(), sample)),
-            );
+            series.read(&mut columns).map_err(failure)?;
+            if let Some(sample) = columns.iter().last() {
+                newest.push((series.labels().clone(), sample));
+            }
         }
         Ok(newest)
     }
@@ -294,6 +280,18 @@ fn yield_fn(rules: &Rules, store: &Store) -> Arc<dyn Fn() + Send + Sync> {
     Arc::new(move || {
         total_ns.fetch_add(yield_fn().as_nanos() as u64, Ordering::Relaxed);
     })
+}
+
+fn failure(error: varve_tsdb::Error) -> Failure {
+    Failure::new(error.to_string())
+}
+
+fn to_rejected(rejection: RecordedRejection) -> Rejected {
+    Rejected {
+        idx: rejection.index,
+        reason: rejection.reason,
+        is_duplicate: rejection.is_duplicate,
+    }
 }
 
 fn to_send(alert: Notification, external_url: &str) -> Alert {

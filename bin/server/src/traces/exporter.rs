@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use hyper::Request;
+use hyper::http::request;
+use hyper::{HeaderMap, Request};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
@@ -145,67 +146,71 @@ impl Exporter {
     }
 
     async fn send(&self, client: &mut Option<AsyncClient>, spans: Vec<Span>) -> Result<()> {
-        let TracingConfig {
-            client_type,
-            compression,
-            ..
-        } = self.config;
-        // Encodes, compresses and reads certificates on a thread that may block.
         let config = self.config.clone();
         let is_connected = client.is_some();
-        let prepare = move || {
+        // Encodes, compresses and reads certificates on a thread that may block.
+        let prepared = tokio::task::spawn_blocking(move || {
             let connected = if is_connected {
                 None
             } else {
                 Some(connect(&config)?)
             };
-            anyhow::Ok((connected, encode(spans, client_type, compression)?))
-        };
-        let (connected, body) = tokio::task::spawn_blocking(prepare)
-            .await
-            .context("encode spans")??;
+            let body = encode(spans, config.client_type, config.compression)?;
+            anyhow::Ok((connected, body))
+        });
+        let (connected, body) = prepared.await.context("encode spans")??;
         let client = match connected {
             Some(connected) => client.insert(connected),
             None => client.as_mut().context("the client is connected")?,
         };
-        let coding = (compression == SpanCompression::Gzip).then_some("gzip");
-        let request = match client_type {
-            ClientType::Http => {
-                let request =
-                    Request::post(HTTP_PATH).header("content-type", "application/x-protobuf");
-                coding.into_iter().fold(request, |request, coding| {
-                    request.header("content-encoding", coding)
-                })
-            }
-            ClientType::Grpc => {
-                let request = Request::post(GRPC_PATH).header("content-type", "application/grpc");
-                let request = request.header("te", "trailers");
-                coding.into_iter().fold(request, |request, coding| {
-                    request.header("grpc-encoding", coding)
-                })
-            }
-        };
-        let response = client.send(request, body).await?;
+
+        let response = client.send(request(&self.config), body).await?;
         ensure!(
             response.is_success(),
             "bad response status {}: {}",
             response.status,
             response.text()
         );
-        if client_type == ClientType::Grpc {
-            let field = |name| {
-                response
-                    .headers
-                    .get(name)
-                    .and_then(|value| value.to_str().ok())
-                    .unwrap_or_default()
-            };
-            let status = field("grpc-status");
-            let message = field("grpc-message");
+        if self.config.client_type == ClientType::Grpc {
+            let status = header_text(&response.headers, "grpc-status");
+            let message = header_text(&response.headers, "grpc-message");
             ensure!(status == "0", "gRPC status {status:?}: {message}");
         }
         Ok(())
     }
+}
+
+/// Returns a request without its body.
+fn request(config: &TracingConfig) -> request::Builder {
+    let is_compressed = config.compression == SpanCompression::Gzip;
+    match config.client_type {
+        ClientType::Http => {
+            let request = Request::post(HTTP_PATH).header("content-type", "application/x-protobuf");
+            if is_compressed {
+                request.header("content-encoding", "gzip")
+            } else {
+                request
+            }
+        }
+        ClientType::Grpc => {
+            let request = Request::post(GRPC_PATH)
+                .header("content-type", "application/grpc")
+                .header("te", "trailers");
+            if is_compressed {
+                request.header("grpc-encoding", "gzip")
+            } else {
+                request
+            }
+        }
+    }
+}
+
+/// Returns the value of a header, or an empty text.
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 fn connect(config: &TracingConfig) -> Result<AsyncClient> {

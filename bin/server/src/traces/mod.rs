@@ -90,7 +90,9 @@ impl Tracer {
         if exporter.as_ref().map(|(exporter, _)| &exporter.config) == config {
             return;
         }
-        exporter.iter().for_each(|(exporter, _)| exporter.close());
+        if let Some((exporter, _)) = &*exporter {
+            exporter.close();
+        }
         *exporter = config.map(|config| Exporter::start(config.clone(), self.metrics.clone()));
         self.is_enabled.store(exporter.is_some(), Ordering::Release);
     }
