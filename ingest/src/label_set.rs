@@ -8,11 +8,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use varve_model::Labels;
 use varve_model::labels::{LABELS_SIZE_MAX, LabelsError, is_legacy_name};
+use varve_model::{Labels, RejectionReason};
 
 use crate::limits::Limits;
-use crate::outcome::Reason;
 
 /// Checks and sorts the labels of a series. `strings` is reused memory.
 ///
@@ -22,7 +21,7 @@ pub(crate) fn parse<'a>(
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     limits: &Limits,
     strings: &mut Vec<(&'a str, &'a str)>,
-) -> Result<Labels, Reason> {
+) -> Result<Labels, RejectionReason> {
     strings.clear();
     let mut size = 0;
     for (name, value) in pairs {
@@ -39,7 +38,7 @@ pub(crate) fn parse<'a>(
 pub(crate) fn parse_strings(
     strings: &mut [(&str, &str)],
     limits: &Limits,
-) -> Result<Labels, Reason> {
+) -> Result<Labels, RejectionReason> {
     let mut size = 0;
     for (idx, (name, value)) in strings.iter().enumerate() {
         check_pair(idx, name.as_bytes(), value.as_bytes(), &mut size, limits)?;
@@ -55,47 +54,47 @@ fn check_pair(
     value: &[u8],
     size: &mut usize,
     limits: &Limits,
-) -> Result<(), Reason> {
+) -> Result<(), RejectionReason> {
     if idx >= limits.labels_per_series_max {
-        return Err(Reason::TooManyLabels);
+        return Err(RejectionReason::TooManyLabels);
     }
     if name.len() > limits.label_name_size_max {
-        return Err(Reason::LabelNameTooLong);
+        return Err(RejectionReason::LabelNameTooLong);
     }
     if value.len() > limits.label_value_size_max {
-        return Err(Reason::LabelValueTooLong);
+        return Err(RejectionReason::LabelValueTooLong);
     }
     // The store would reject it with an error that suggests a retry. Checked before the strings are
     // copied, since a few bytes of symbol references can make a large label set.
     *size += name.len() + value.len();
     if *size > LABELS_SIZE_MAX {
-        Err(Reason::LabelSetTooLarge)
+        Err(RejectionReason::LabelSetTooLarge)
     } else {
         Ok(())
     }
 }
 
-fn build(strings: &mut [(&str, &str)]) -> Result<Labels, Reason> {
+fn build(strings: &mut [(&str, &str)]) -> Result<Labels, RejectionReason> {
     check(Labels::from_unsorted(strings).map_err(|refused| reason(&refused))?)
 }
 
 /// Checks the properties that relabeling can break: the metric name, and the size.
-pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
+pub(crate) fn check(labels: Labels) -> Result<Labels, RejectionReason> {
     if labels.metric_name().is_empty() {
-        return Err(Reason::MissingMetricName);
+        return Err(RejectionReason::MissingMetricName);
     }
     if labels.size() > LABELS_SIZE_MAX {
-        Err(Reason::LabelSetTooLarge)
+        Err(RejectionReason::LabelSetTooLarge)
     } else {
         Ok(labels)
     }
 }
 
 /// Returns the reject reason for an error of [`Labels`].
-pub(crate) fn reason(error: &LabelsError) -> Reason {
+pub(crate) fn reason(error: &LabelsError) -> RejectionReason {
     match error {
-        LabelsError::EmptyName => Reason::EmptyLabelName,
-        LabelsError::DuplicateName(_) => Reason::DuplicateLabelName,
+        LabelsError::EmptyName => RejectionReason::EmptyLabelName,
+        LabelsError::DuplicateName(_) => RejectionReason::DuplicateLabelName,
     }
 }
 
@@ -122,8 +121,8 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
     out
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Reason> {
-    std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
+fn utf8(bytes: &[u8]) -> Result<&str, RejectionReason> {
+    std::str::from_utf8(bytes).map_err(|_| RejectionReason::InvalidUtf8)
 }
 
 /// Returns bytes as a string for an error message. Replaces invalid UTF-8 and truncates long
@@ -153,7 +152,7 @@ mod tests {
         ..Limits::for_tests()
     };
 
-    fn check(pairs: Pairs<'_>, expect: Result<&str, Reason>) {
+    fn check(pairs: Pairs<'_>, expect: Result<&str, RejectionReason>) {
         let found = parse(pairs.iter().copied(), &LIMITS(), &mut Vec::new())
             .map(|labels| labels.to_string());
         assert_eq!(
@@ -178,42 +177,48 @@ mod tests {
 
     #[test]
     fn invalid_label_sets_have_the_reasons_of_prometheus() {
-        check(&[], Err(Reason::MissingMetricName));
-        check(&[(b"job", b"x")], Err(Reason::MissingMetricName));
-        check(&[(b"__name__", b"")], Err(Reason::MissingMetricName));
+        check(&[], Err(RejectionReason::MissingMetricName));
+        check(&[(b"job", b"x")], Err(RejectionReason::MissingMetricName));
+        check(
+            &[(b"__name__", b"")],
+            Err(RejectionReason::MissingMetricName),
+        );
         check(
             &[(b"__name__", b"up"), (b"", b"x")],
-            Err(Reason::EmptyLabelName),
+            Err(RejectionReason::EmptyLabelName),
         );
         check(
             &[(b"__name__", b"up"), (b"", b"")],
-            Err(Reason::EmptyLabelName),
+            Err(RejectionReason::EmptyLabelName),
         );
         check(
             &[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"2")],
-            Err(Reason::DuplicateLabelName),
+            Err(RejectionReason::DuplicateLabelName),
         );
         check(
             &[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"")],
-            Err(Reason::DuplicateLabelName),
+            Err(RejectionReason::DuplicateLabelName),
         );
         check(
             &[(b"__name__", b"up"), (b"a\xff", b"1")],
-            Err(Reason::InvalidUtf8),
+            Err(RejectionReason::InvalidUtf8),
         );
         check(
             &[(b"__name__", b"up"), (b"a", b"\xc3")],
-            Err(Reason::InvalidUtf8),
+            Err(RejectionReason::InvalidUtf8),
         );
     }
 
     #[test]
     fn limits_are_exact() {
         check(&[(b"__name__", b"1234")], Ok(r#"{__name__="1234"}"#));
-        check(&[(b"__name__", b"12345")], Err(Reason::LabelValueTooLong));
+        check(
+            &[(b"__name__", b"12345")],
+            Err(RejectionReason::LabelValueTooLong),
+        );
         check(
             &[(b"__name__", b"up"), (b"123456789", b"")],
-            Err(Reason::LabelNameTooLong),
+            Err(RejectionReason::LabelNameTooLong),
         );
         check(
             &[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1")],
@@ -226,7 +231,7 @@ mod tests {
                 (b"c", b"1"),
                 (b"d", b"1"),
             ],
-            Err(Reason::TooManyLabels),
+            Err(RejectionReason::TooManyLabels),
         );
     }
 

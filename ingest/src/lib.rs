@@ -18,7 +18,7 @@
 //! 5. `append` hands samples and exemplars to the store, and resolves series again whose handles
 //!    are out of date.
 //! 6. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejections`] per
-//!    [`Reason`], each with one example.
+//!    [`RejectionReason`](varve_model::RejectionReason), each with one example.
 //!
 //! Samples of rules ([`Receiver::append_recorded`]) and of the server itself
 //! ([`Receiver::append_own`]) take the same way, without what concerns a sender.
@@ -57,8 +57,7 @@ mod write;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{
-    Example, ExemplarCounts, ExemplarRejection, Reason, RecordedRejection, RejectionCount,
-    Rejections, SampleCounts, Written,
+    Example, ExemplarCounts, ExemplarRejection, RejectionCount, Rejections, SampleCounts, Written,
 };
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;

@@ -74,7 +74,7 @@ pub mod select;
 mod background;
 mod store;
 
-pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+pub use batch::{SeriesHandle, WriteBatch};
 pub use db::Db;
 pub use error::{Error, Result};
 pub use head::BudgetGroup;

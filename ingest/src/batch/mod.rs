@@ -70,6 +70,16 @@ pub(crate) struct SeriesEntry {
     pub(crate) key: Option<RouteKey>,
 }
 
+/// A float sample of the request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampleEntry {
+    pub(crate) sample: Sample,
+    /// 0 if unknown.
+    pub(crate) start_ms: i64,
+    /// Its index among the samples of the request: floats first, then histograms.
+    pub(crate) index: u32,
+}
+
 /// The float samples of a series of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesSamples<'a> {
@@ -79,41 +89,48 @@ pub(crate) struct SeriesSamples<'a> {
 }
 
 impl<'a> SeriesSamples<'a> {
-    /// Returns the sample with its start timestamp or 0, if there is exactly one.
+    /// Returns the only sample, if there is exactly one.
     #[inline]
-    pub(crate) fn single(self) -> Option<(Sample, i64)> {
+    pub(crate) fn single(self) -> Option<SampleEntry> {
         let &[sample] = self.samples else { return None };
-        Some((
+        Some(SampleEntry {
             sample,
-            self.start_timestamps
+            start_ms: self
+                .start_timestamps
                 .first()
                 .map_or(0, |&(_, start_ms)| start_ms),
-        ))
-    }
-
-    /// Iterates over the samples, each with its start timestamp or 0.
-    pub(crate) fn with_starts(self) -> impl Iterator<Item = (Sample, i64)> + 'a {
-        let mut starts = self.start_timestamps.iter().peekable();
-        self.samples.iter().enumerate().map(move |(i, sample)| {
-            let start = starts.next_if(|(idx, _)| *idx as usize == self.first_idx + i);
-            (*sample, start.map_or(0, |&(_, start_ms)| start_ms))
+            index: self.first_idx as u32,
         })
     }
 
-    /// Calls `each` with the samples in order of time, each with its start timestamp or 0. Samples
-    /// of equal time keep their order.
-    pub(crate) fn for_each_in_time_order(self, mut each: impl FnMut(Sample, i64)) {
+    /// Iterates over the samples.
+    pub(crate) fn entries(self) -> impl Iterator<Item = SampleEntry> + 'a {
+        let mut starts = self.start_timestamps.iter().peekable();
+        (self.first_idx as u32..)
+            .zip(self.samples)
+            .map(move |(index, &sample)| {
+                let start = starts.next_if(|(idx, _)| *idx == index);
+                SampleEntry {
+                    sample,
+                    start_ms: start.map_or(0, |&(_, start_ms)| start_ms),
+                    index,
+                }
+            })
+    }
+
+    /// Calls `each` with the samples in order of time. Samples of equal time keep their order.
+    pub(crate) fn for_each_in_time_order(self, mut each: impl FnMut(SampleEntry)) {
         // Fast path: senders must sort the samples of a series.
         if self.samples.is_sorted_by_key(|sample| sample.timestamp_ms) {
-            for (sample, start_ms) in self.with_starts() {
-                each(sample, start_ms);
+            for entry in self.entries() {
+                each(entry);
             }
             return;
         }
-        let mut sorted: Vec<_> = self.with_starts().collect();
-        sorted.sort_by_key(|(sample, _)| sample.timestamp_ms);
-        for (sample, start_ms) in sorted {
-            each(sample, start_ms);
+        let mut sorted: Vec<_> = self.entries().collect();
+        sorted.sort_by_key(|entry| entry.sample.timestamp_ms);
+        for entry in sorted {
+            each(entry);
         }
     }
 }
@@ -275,6 +292,46 @@ impl DecodedBatch {
     pub(crate) fn histograms_of(&self, series_idx: usize) -> &[HistogramEntry] {
         let end = |idx: usize| self.series[idx].histograms_end as usize;
         &self.histograms[series_idx.checked_sub(1).map_or(0, end)..end(series_idx)]
+    }
+
+    /// Returns the index of a histogram among the samples of the request: floats first, then
+    /// histograms.
+    pub(crate) fn histogram_index(&self, series_idx: usize, histogram_idx: usize) -> u32 {
+        let histograms_start = series_idx
+            .checked_sub(1)
+            .map_or(0, |before| self.series[before].histograms_end as usize);
+        (self.samples.len() + histograms_start + histogram_idx) as u32
+    }
+
+    /// Returns the histogram at an index of [`DecodedBatch::histogram_index`], or `None` if the
+    /// sample is a float.
+    pub(crate) fn histogram_at(&self, index: u32) -> Option<&HistogramEntry> {
+        let histogram_idx = (index as usize).checked_sub(self.samples.len())?;
+        Some(&self.histograms[histogram_idx])
+    }
+
+    /// Returns the float sample at an index of [`SampleEntry::index`].
+    pub(crate) fn sample_at(&self, index: u32) -> SampleEntry {
+        let starts = &self.start_timestamps;
+        let start = starts.binary_search_by_key(&index, |&(idx, _)| idx);
+        SampleEntry {
+            sample: self.samples[index as usize],
+            start_ms: start.map_or(0, |position| starts[position].1),
+            index,
+        }
+    }
+
+    /// Returns the index of the series of a sample, a float or a histogram.
+    pub(crate) fn series_of(&self, index: u32) -> u32 {
+        let n_floats = self.samples.len() as u32;
+        let series_idx = if index < n_floats {
+            self.series
+                .partition_point(|series| series.samples_end <= index)
+        } else {
+            self.series
+                .partition_point(|series| series.histograms_end <= index - n_floats)
+        };
+        series_idx as u32
     }
 
     /// Returns the number of samples of a series, floats and histograms.

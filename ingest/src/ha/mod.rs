@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use varve_env::{Clock, Error, Fs, StateFileError, SystemClock};
-use varve_model::Labels;
+use varve_model::{Labels, RejectionReason};
 
 use crate::batch::RouteHasher;
 use crate::forced_labels::ForcedLabels;
-use crate::outcome::Reason;
+use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::PersistedState;
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
@@ -158,7 +158,7 @@ pub(crate) enum Deduplication {
     /// Another replica leads.
     Standby,
     /// There are too many clusters.
-    Reject(Reason),
+    Reject(RejectionReason),
 }
 
 impl<'a> Pair<'a> {
@@ -339,7 +339,9 @@ impl<'a> HaContext<'a> {
                 }
             }
             Decision::Standby => Deduplication::Standby,
-            Decision::TooManyClusters => Deduplication::Reject(Reason::TooManyClusters),
+            Decision::TooManyClusters => Deduplication::Reject(RejectionReason::TooManyClusters {
+                clusters_max: CLUSTERS_MAX as u32,
+            }),
         }
     }
 

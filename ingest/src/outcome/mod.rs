@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 use varve_model::TimeRange;
 
 pub use exemplars::{ExemplarCounts, ExemplarRejection};
-pub use rejections::{Example, Reason, RecordedRejection, RejectionCount, Rejections};
+pub use rejections::{Example, RejectionCount, Rejections};
 
 /// The outcome of a request that did not fail as a whole.
 #[derive(Debug, Clone, PartialEq, Default)]

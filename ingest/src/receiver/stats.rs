@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::admission::{AdmissionStats, Exhausted};
 use crate::error::WriteError;
-use crate::outcome::{ExemplarCounts, Reason, Written};
+use crate::outcome::{ExemplarCounts, Written};
 use crate::route::RouteStats;
 
 /// The counters of a [`Receiver`](crate::Receiver) since its creation, and its current state.
@@ -39,7 +39,7 @@ pub struct Stats {
     pub exemplars: ExemplarCounts,
     /// Rejected samples of partial requests by reason. Reasons that concern no samples count their
     /// own unit, such as metric families.
-    pub rejected: BTreeMap<Reason, u64>,
+    pub rejected: BTreeMap<RejectionReason, u64>,
     /// The route cache.
     pub route: RouteStats,
     /// Bytes of memory of buffers that are kept for later requests.
@@ -61,7 +61,7 @@ impl Stats {
         self.samples_deduplicated += written.deduplicated.total;
         self.exemplars.add(&written.exemplars);
         for reject in written.rejections.iter().chain(written.ignored.iter()) {
-            let n = if reject.reason.counts_samples() {
+            let n = if reject.counts_samples() {
                 reject.n_samples
             } else {
                 reject.count

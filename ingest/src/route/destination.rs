@@ -1,8 +1,8 @@
 //! Where the samples of a label set go, and the counters of the cache that remembers it.
 
+use varve_model::RejectionReason;
 use varve_tsdb::SeriesHandle;
 
-use crate::outcome::Reason;
 use crate::relabel::Attribution;
 
 /// The outcome for the samples of a label set.
@@ -16,7 +16,7 @@ pub(crate) enum Route {
     /// change.
     Standby,
     /// Rejected.
-    Rejected(Reason),
+    Rejected(RejectionReason),
 }
 
 /// Counters of the route cache.

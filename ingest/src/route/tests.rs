@@ -1,9 +1,9 @@
 use super::*;
 use crate::batch::RouteHasher;
-use crate::outcome::Reason;
+use varve_model::RejectionReason;
 
-pub(super) const A: Route = Route::Rejected(Reason::EmptyLabelName);
-pub(super) const B: Route = Route::Rejected(Reason::InvalidUtf8);
+pub(super) const A: Route = Route::Rejected(RejectionReason::EmptyLabelName);
+pub(super) const B: Route = Route::Rejected(RejectionReason::InvalidUtf8);
 
 pub(super) fn key(hasher: &RouteHasher, n: u32) -> RouteKey {
     hasher.hash(&n.to_le_bytes())

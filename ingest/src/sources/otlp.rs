@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use varve_model::RejectionReason;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 use varve_otlp::Sink;
@@ -12,7 +13,7 @@ use crate::batch::{BatchBuilder, RouteKey};
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejections, Written};
+use crate::outcome::{Rejections, Written};
 use crate::receiver::Receiver;
 use crate::write::{Decoded, Write};
 
@@ -84,14 +85,19 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject(&mut self, n_points: u64, reason: String) {
-        self.rejections
-            .add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
+        self.rejections.add(
+            RejectionReason::Untranslatable,
+            n_points.max(1),
+            n_points,
+            || reason,
+        );
     }
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
-        self.rejections.add(Reason::Untranslatable, 1, 1, || {
-            format!("metric {:?}: {reason}", excerpt(metric.as_bytes()))
-        });
+        self.rejections
+            .add(RejectionReason::Untranslatable, 1, 1, || {
+                format!("metric {:?}: {reason}", excerpt(metric.as_bytes()))
+            });
     }
 }
 

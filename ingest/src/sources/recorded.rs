@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use varve_context::scheduler;
 use varve_model::histogram::Histogram;
-use varve_model::{Labels, Sample};
+use varve_model::{Labels, Rejection, Sample};
 use varve_protobuf::Span;
 
 use crate::admission::RULES_TEAM;
 use crate::batch::{DecodedBatch, HistogramEntry};
 use crate::error::WriteError;
-use crate::outcome::RecordedRejection;
 use crate::receiver::Receiver;
 use crate::write::buffers::RequestBuffers;
 use crate::write::{Write, Writer};
@@ -46,7 +45,7 @@ impl Receiver {
         &self,
         samples: &[RecordedSample<'_>],
         budget: RecordedBudget,
-    ) -> Result<Vec<RecordedRejection>, WriteError> {
+    ) -> Result<Vec<Rejection>, WriteError> {
         let team = self.admission.budgets().team_named(RULES_TEAM);
         let size = samples.iter().map(memory_size).sum();
         let permit = match budget {
@@ -107,7 +106,7 @@ mod tests {
     use crate::relabel::Attribution;
     use crate::route::{Route, Scope};
     use varve_env::testing::ManualClock;
-    use varve_model::{Matcher, SampleColumns, TimeRange};
+    use varve_model::{Matcher, RejectionReason, SampleColumns, TimeRange};
     use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
@@ -128,7 +127,7 @@ mod tests {
         timestamp_ms: i64,
         value: f64,
         budget: RecordedBudget,
-    ) -> Vec<RecordedRejection> {
+    ) -> Vec<Rejection> {
         let labels: Vec<Labels> = (0..n).map(series).collect();
         let sample = Sample {
             timestamp_ms,
@@ -168,14 +167,11 @@ mod tests {
             ..Budgets::default()
         });
         let rejected = append(&receiver, 3, NOW_MS, 1.0, RecordedBudget::Team);
-        let reason = "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned();
+        let reason = RejectionReason::RulesSeries { used: 2, limit: 2 };
+        assert_eq!(rejected, [Rejection { index: 2, reason }]);
         assert_eq!(
-            rejected,
-            [RecordedRejection {
-                index: 2,
-                reason,
-                is_duplicate: false
-            }]
+            reason.to_string(),
+            format!("series exceeds the budget of team {RULES_TEAM:?}, with 2 of 2 active")
         );
         assert!(
             append(&receiver, 2, NOW_MS + 1, 1.0, RecordedBudget::Team).is_empty(),
@@ -248,11 +244,9 @@ mod tests {
             "a repetition"
         );
         let rejected = append(&receiver, 3, NOW_MS, 2.0, RecordedBudget::Team);
-        let duplicate = "duplicate sample for timestamp".to_owned();
-        let rejected_at = |index| RecordedRejection {
+        let rejected_at = |index| Rejection {
             index,
-            reason: duplicate.clone(),
-            is_duplicate: true,
+            reason: RejectionReason::Duplicate,
         };
         assert_eq!(rejected, [0, 1].map(rejected_at));
         let matchers = [Matcher::equal("i", "2")];

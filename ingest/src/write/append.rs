@@ -1,11 +1,12 @@
 //! Hands the batch of a pass to the store, and repeats this for series that were moved in memory.
 
+use varve_model::{Rejection, RejectionReason, Sample};
 use varve_tsdb::exemplars::RejectExemplar;
-use varve_tsdb::{RejectReason, Rejected};
 
-use super::request::{Write, Writer};
+use super::request::{Request, Write, Writer};
+use crate::batch::HistogramEntry;
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarRejection, Reason, RecordedRejection};
+use crate::outcome::{Example, ExemplarRejection};
 
 impl Write<'_> {
     /// Appends what was pushed, and repeats this for series that have moved. Returns the number of
@@ -40,24 +41,23 @@ impl Write<'_> {
 
     /// Counts rejected samples. Collects the samples whose series have moved.
     fn note_samples(&mut self) {
+        let batch = self.request.batch;
         self.out.moved.clear();
-        for rejected in self.out.batch.rejected() {
-            if rejected.reason == RejectReason::Moved {
-                self.out.moved.push(rejected.clone());
+        for &rejection in self.out.batch.rejected() {
+            let Rejection { index, reason } = rejection;
+            if reason == RejectionReason::Moved {
+                self.out.moved.push(index);
                 continue;
             }
-            self.out.histograms_rejected += u64::from(rejected.histogram.is_some());
+            self.out.histograms_rejected += u64::from(batch.histogram_at(index).is_some());
             if let Writer::Rules(..) = self.request.writer {
-                self.recorded_rejections.push(RecordedRejection {
-                    index: rejected.tag as usize,
-                    reason: rejected.reason.to_string(),
-                    is_duplicate: rejected.reason == RejectReason::Duplicate,
+                self.recorded_rejections.push(Rejection {
+                    index: batch.series_of(index),
+                    reason,
                 });
             } else {
                 self.rejections
-                    .add(Reason::Sample(rejected.reason), 1, 1, || {
-                        Example::of_sample(self.request.print(rejected.tag), rejected.sample)
-                    });
+                    .add(reason, 1, 1, || self.request.example(index));
             }
         }
     }
@@ -75,9 +75,10 @@ impl Write<'_> {
                 continue;
             }
             if rejected.reason == RejectExemplar::OutOfOrder && self.request.is_v2() {
-                self.rejections.add(Reason::ExemplarOutOfOrder, 1, 0, || {
-                    Example::of_series(self.request.print(rejected.tag))
-                });
+                self.rejections
+                    .add(RejectionReason::ExemplarOutOfOrder, 1, 0, || {
+                        Example::of_series(self.request.print(rejected.tag))
+                    });
             }
             self.out
                 .exemplars
@@ -88,21 +89,17 @@ impl Write<'_> {
     /// Fills the batch with the samples and exemplars whose series have moved.
     fn push_moved(&mut self) -> Result<(), WriteError> {
         self.out.batch.clear();
+        let batch = self.request.batch;
         let mut moved = std::mem::take(&mut self.out.moved);
         let mut last = None;
-        for rejected in moved.drain(..) {
-            let series_idx = rejected.tag;
+        for index in moved.drain(..) {
+            let series_idx = batch.series_of(index);
             let handle = match last {
                 Some((last_idx, handle)) if last_idx == series_idx => handle,
                 _ => self.relocate(series_idx)?,
             };
             last = Some((series_idx, handle));
-            let Rejected {
-                sample,
-                start_ms,
-                histogram,
-                ..
-            } = rejected;
+            let histogram = batch.histogram_at(index);
             let Some(handle) = handle else {
                 if self.out.evicted.last() != Some(&series_idx) {
                     self.out.evicted.push(series_idx);
@@ -112,17 +109,25 @@ impl Write<'_> {
                 continue;
             };
             match histogram {
-                None => self
-                    .out
-                    .batch
-                    .push_with_start(handle, sample, start_ms, series_idx),
-                Some(histogram) => self.out.batch.push_histogram_with_start(
-                    handle,
-                    sample.timestamp_ms,
-                    histogram,
-                    start_ms,
-                    series_idx,
-                ),
+                None => {
+                    let entry = batch.sample_at(index);
+                    self.out
+                        .batch
+                        .push_with_start(handle, entry.sample, entry.start_ms, index);
+                }
+                Some(entry) => {
+                    let sent = self.request.decode_histogram(entry)?;
+                    // Only valid histograms were pushed.
+                    if let Ok(histogram) = sent.checked {
+                        self.out.batch.push_histogram_with_start(
+                            handle,
+                            sent.timestamp_ms,
+                            histogram,
+                            sent.start_ms,
+                            index,
+                        );
+                    }
+                }
             }
         }
         self.out.moved = moved;
@@ -144,6 +149,31 @@ impl Write<'_> {
         self.out.evicted.sort_unstable();
         self.out.evicted.dedup();
         Ok(())
+    }
+}
+
+impl Request<'_> {
+    /// Describes a sample that the store rejected.
+    fn example(&self, index: u32) -> Example {
+        let labels = self.print(self.batch.series_of(index));
+        let sample = match self.batch.histogram_at(index) {
+            None => Some(self.batch.sample_at(index).sample),
+            Some(entry) => self.sum_of(entry),
+        };
+        match sample {
+            Some(sample) => Example::of_sample(labels, sample),
+            None => Example::of_series(labels),
+        }
+    }
+
+    /// Returns the time and the sum of a histogram; `None` if it is invalid, which no histogram in
+    /// the store's batch is.
+    fn sum_of(&self, entry: &HistogramEntry) -> Option<Sample> {
+        let sent = self.decode_histogram(entry).ok()?;
+        Some(Sample {
+            timestamp_ms: sent.timestamp_ms,
+            value: sent.checked.ok()?.sum,
+        })
     }
 }
 

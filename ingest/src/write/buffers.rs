@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use varve_model::Exemplar;
-use varve_tsdb::{Rejected, WriteBatch};
+use varve_tsdb::WriteBatch;
 
 use crate::admission::Team;
 use crate::batch::{DecodedBatch, RouteKey};
@@ -33,8 +33,8 @@ pub(crate) struct RequestBuffers {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) batch: WriteBatch,
-    /// Samples whose series have moved.
-    pub(crate) moved: Vec<Rejected>,
+    /// The indexes of samples whose series have moved.
+    pub(crate) moved: Vec<u32>,
     /// Exemplars whose series have moved, with the indexes of the series.
     pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
     /// The outcome of exemplars, over all passes so far.

@@ -1,12 +1,13 @@
 //! Stores the metadata of metric families.
 
+use varve_model::RejectionReason;
 use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};
 use varve_tsdb::Db;
 
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejections};
+use crate::outcome::Rejections;
 
 /// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
 pub(crate) fn write(
@@ -28,7 +29,7 @@ pub(crate) fn write(
         }
         match parse(message, entry) {
             Ok(family) => families.push(family),
-            Err(invalid) => rejections.add(Reason::InvalidMetadata, 1, 0, || invalid),
+            Err(invalid) => rejections.add(RejectionReason::InvalidMetadata, 1, 0, || invalid),
         }
     }
     // The store copies the map if it is still shared.

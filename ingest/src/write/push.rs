@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use varve_context::scheduler;
+use varve_model::RejectionReason;
 use varve_model::histogram::{Histogram, InvalidHistogram};
 use varve_protobuf::Reader;
 use varve_tsdb::SeriesHandle;
@@ -12,7 +13,7 @@ use super::request::{Request, Write};
 use crate::admission::{DeferredSeries, Team};
 use crate::batch::{ExemplarEntry, HistogramEntry, SeriesSamples};
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarRejection, Reason, SampleCounts};
+use crate::outcome::{Example, ExemplarRejection, SampleCounts};
 use crate::relabel::Attribution;
 use crate::route::Route;
 use crate::sources::remote_write::histogram;
@@ -20,7 +21,7 @@ use crate::sources::remote_write::histogram;
 /// A histogram of a request, or the reason why it is invalid.
 pub(super) struct CheckedHistogram {
     pub(super) timestamp_ms: i64,
-    start_ms: i64,
+    pub(super) start_ms: i64,
     pub(super) checked: Result<Arc<Histogram>, InvalidHistogram>,
 }
 
@@ -33,13 +34,11 @@ impl Write<'_> {
             let route = self.routes[series_idx as usize];
             match (route, samples.single()) {
                 // Fast path: the only float of a known series.
-                (Some(Route::Series(handle, attribution)), Some((sample, start_ms)))
-                    if has_fast_path =>
-                {
+                (Some(Route::Series(handle, attribution)), Some(entry)) if has_fast_path => {
                     let out = &mut *self.out;
                     out.attributed.add(attribution, 1);
                     out.batch
-                        .push_with_start(handle, sample, start_ms, series_idx);
+                        .push_with_start(handle, entry.sample, entry.start_ms, entry.index);
                 }
                 _ => self.push_series(series_idx, samples, route, None)?,
             }
@@ -114,10 +113,13 @@ impl Write<'_> {
                     self.charge(attribution, n.total);
                 }
                 self.out.attributed.add(attribution, n.total);
-                samples.for_each_in_time_order(|sample, start_ms| {
-                    self.out
-                        .batch
-                        .push_with_start(handle, sample, start_ms, series_idx);
+                samples.for_each_in_time_order(|entry| {
+                    self.out.batch.push_with_start(
+                        handle,
+                        entry.sample,
+                        entry.start_ms,
+                        entry.index,
+                    );
                 });
                 self.push_histograms(handle, series_idx)?;
             }
@@ -159,16 +161,19 @@ impl Write<'_> {
 
     /// Pushes the valid histograms of a series.
     fn push_histograms(&mut self, handle: SeriesHandle, series_idx: u32) -> Result<(), WriteError> {
-        for entry in self.request.batch.histograms_of(series_idx as usize) {
+        let batch = self.request.batch;
+        let histograms = batch.histograms_of(series_idx as usize);
+        for (histogram_idx, entry) in histograms.iter().enumerate() {
             let sent = self.request.decode_histogram(entry)?;
             match sent.checked {
                 Ok(histogram) => {
+                    let index = batch.histogram_index(series_idx as usize, histogram_idx);
                     self.out.batch.push_histogram_with_start(
                         handle,
                         sent.timestamp_ms,
                         histogram,
                         sent.start_ms,
-                        series_idx,
+                        index,
                     );
                     self.stored.histograms += 1;
                 }
@@ -184,15 +189,16 @@ impl Write<'_> {
         timestamp_ms: i64,
         invalid: &InvalidHistogram,
     ) {
-        self.rejections.add(Reason::InvalidHistogram, 1, 1, || {
-            let labels = self.request.print(series_idx);
-            Example {
-                text: format!("series {labels} at {timestamp_ms}: {invalid}"),
-                labels,
-                timestamp_ms: Some(timestamp_ms),
-                value: None,
-            }
-        });
+        self.rejections
+            .add(RejectionReason::InvalidHistogram, 1, 1, || {
+                let labels = self.request.print(series_idx);
+                Example {
+                    text: format!("series {labels} at {timestamp_ms}: {invalid}"),
+                    labels,
+                    timestamp_ms: Some(timestamp_ms),
+                    value: None,
+                }
+            });
     }
 
     /// Rejects a series with neither samples nor exemplars in version 2.0. Version 1.0 ignores it.
@@ -200,7 +206,7 @@ impl Write<'_> {
     /// exemplar as such a series.
     fn reject_empty(&mut self, series_idx: u32) {
         if self.request.is_v2() && !self.request.batch.has_exemplars(series_idx) {
-            self.rejections.add(Reason::NoSamples, 1, 0, || {
+            self.rejections.add(RejectionReason::NoSamples, 1, 0, || {
                 Example::of_series(self.request.print(series_idx))
             });
         }

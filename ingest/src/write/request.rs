@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use varve_model::Labels;
+use varve_model::{Labels, Rejection};
 use varve_tsdb::bounds::Bounds;
 
 use super::buffers::{Outgoing, RequestBuffers};
@@ -13,7 +13,7 @@ use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::HaContext;
 use crate::label_set;
-use crate::outcome::{RecordedRejection, Rejections, SampleCounts};
+use crate::outcome::{Rejections, SampleCounts};
 use crate::receiver::Receiver;
 use crate::relabel::ActiveRelabeling;
 use crate::route::{Route, Scope};
@@ -49,8 +49,8 @@ pub(crate) struct Write<'a> {
 
     // The outcome so far.
     pub(super) rejections: Rejections,
-    /// Samples of rules that were not stored.
-    pub(super) recorded_rejections: Vec<RecordedRejection>,
+    /// Samples of rules that were not stored, by the index of their series.
+    pub(super) recorded_rejections: Vec<Rejection>,
     pub(super) stored: SampleCounts,
     pub(super) dropped: SampleCounts,
     pub(super) deduplicated: SampleCounts,

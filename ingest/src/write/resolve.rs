@@ -1,15 +1,15 @@
 //! Finds the series of a label set without a cached route, and creates it if it is new: parses the
 //! labels, deduplicates them, relabels them, and looks them up in the store.
 
-use varve_model::{Labels, Sample};
+use varve_model::{Labels, Rejection, RejectionReason, Sample};
 use varve_tsdb::SeriesHandle;
 
 use super::request::{Write, Writer};
-use crate::admission::{Denied, RULES_TEAM, SeriesLimit, Team};
+use crate::admission::{Denied, Exhausted, SeriesLimit, Team};
 use crate::error::WriteError;
 use crate::ha::Deduplication;
 use crate::label_set;
-use crate::outcome::{Example, ExemplarRejection, Reason, RecordedRejection};
+use crate::outcome::{Example, ExemplarRejection};
 use crate::relabel::{ActiveRelabeling, Attribution};
 use crate::route::Route;
 use crate::sources::remote_write::v1;
@@ -168,10 +168,9 @@ impl<'a> Write<'a> {
             Some(team) => match self.permit.admit_series(team) {
                 Ok(grant) => Some(grant),
                 Err(denied) => {
-                    self.recorded_rejections.push(RecordedRejection {
-                        index: series_idx as usize,
-                        reason: recorded_denial(&denied),
-                        is_duplicate: false,
+                    self.recorded_rejections.push(Rejection {
+                        index: series_idx,
+                        reason: recorded_denial(denied),
                     });
                     return Ok(None);
                 }
@@ -274,7 +273,7 @@ impl<'a> Write<'a> {
     }
 
     /// Parses and checks the labels of a series.
-    pub(super) fn parse_labels(&mut self, series_idx: u32) -> Result<Labels, Reason> {
+    pub(super) fn parse_labels(&mut self, series_idx: u32) -> Result<Labels, RejectionReason> {
         let request = &self.request;
         let limits = &self.receiver.limits;
         let strings = &mut self.strings;
@@ -360,7 +359,7 @@ impl<'a> Write<'a> {
         }
 
         for (sample, reason) in rejected {
-            self.rejections.add(Reason::Sample(reason), 1, 1, || {
+            self.rejections.add(reason, 1, 1, || {
                 Example::of_sample(self.request.print(series_idx), sample)
             });
         }
@@ -373,8 +372,8 @@ impl<'a> Write<'a> {
     /// Rejects a new series because a budget of active series is exhausted.
     fn reject_series(&mut self, series_idx: u32, team: Team, limit: SeriesLimit) {
         let (reason, used, limit) = match limit {
-            SeriesLimit::Team { used, limit } => (Reason::TeamSeries, used, limit),
-            SeriesLimit::Total { used, limit } => (Reason::TotalSeries, used, limit),
+            SeriesLimit::Team { used, limit } => (RejectionReason::TeamSeries, used, limit),
+            SeriesLimit::Total { used, limit } => (RejectionReason::TotalSeries, used, limit),
         };
         let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
         self.rejections.add(reason, 1, n_samples, || {
@@ -408,21 +407,26 @@ impl Resolved {
     }
 }
 
-fn recorded_denial(denied: &Denied) -> String {
+/// Returns the reason why a series of a rule is not created.
+fn recorded_denial(denied: Denied) -> RejectionReason {
     match denied {
-        Denied::Permanent(SeriesLimit::Team { used, limit }) => {
-            format!(
-                "series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active"
-            )
-        }
-        Denied::Permanent(SeriesLimit::Total { used, limit }) => {
-            format!("series exceeds the budget of the store, with {used} of {limit} active")
-        }
-        Denied::Temporary(resource, _) => format!(
-            "series is not created now: {} is exhausted",
-            resource.name()
-        ),
+        Denied::Permanent(SeriesLimit::Team { used, limit }) => RejectionReason::RulesSeries {
+            used: saturated(used),
+            limit: saturated(limit),
+        },
+        Denied::Permanent(SeriesLimit::Total { used, limit }) => RejectionReason::StoreSeries {
+            used: saturated(used),
+            limit: saturated(limit),
+        },
+        Denied::Temporary(Exhausted::TeamNewSeries, _) => RejectionReason::RulesNewSeries,
+        Denied::Temporary(Exhausted::Memory, _) => RejectionReason::NoMemory,
+        Denied::Temporary(..) => RejectionReason::StoreNewSeries,
     }
+}
+
+/// A store has fewer than 2^32 series, and a reason is small, because routes hold it.
+fn saturated(n_series: u64) -> u32 {
+    u32::try_from(n_series).unwrap_or(u32::MAX)
 }
 
 /// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not

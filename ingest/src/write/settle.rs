@@ -1,10 +1,12 @@
 //! The end of a request: counts what was stored, and returns the outcome to the sender.
 
+use varve_model::Rejection;
+
 use super::metadata;
 use super::request::{Request, Write, Writer};
 use crate::admission::Team;
 use crate::error::WriteError;
-use crate::outcome::{RecordedRejection, Rejections, Written};
+use crate::outcome::{Rejections, Written};
 
 impl Write<'_> {
     /// Counts pushed samples for their relabel rules and teams, and deduplicated samples for their
@@ -73,8 +75,9 @@ impl Write<'_> {
         self.rejections
     }
 
-    /// Counts stored samples of rules for their team, and returns the samples that were not stored.
-    pub(crate) fn settle_recorded(self) -> Vec<RecordedRejection> {
+    /// Counts stored samples of rules for their team, and returns those that were not stored,
+    /// by the index of their series.
+    pub(crate) fn settle_recorded(self) -> Vec<Rejection> {
         if let Writer::Rules(_, team) = self.request.writer {
             let n_samples = self.request.batch.n_all_samples() as u64;
             let n_rejected = self.recorded_rejections.len() as u64;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use varve_context::scheduler;
-use varve_model::{Labels, Matcher, Sample, TimeRange};
+use varve_model::{Labels, Matcher, Rejection, Sample, TimeRange};
 use varve_query::histogram::FloatHistogram;
 use varve_query::{ScanPlan, SharedScans, VectorSample};
 
@@ -31,11 +31,11 @@ pub trait Storage: Sync {
         None
     }
 
-    /// Appends samples. A later query sees them.
+    /// Appends samples. A later query sees them. Returns those that were not stored, by their index.
     ///
     /// # Errors
     /// The request failed. Some of its samples may be stored.
-    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure>;
+    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure>;
 
     /// Returns the newest sample in `range` of each series that passes all matchers.
     ///
@@ -134,15 +134,4 @@ pub struct Output {
     pub sample: Sample,
     /// The value, if it is a histogram.
     pub histogram: Option<Arc<FloatHistogram>>,
-}
-
-/// A sample that was not stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejected {
-    /// Index in the appended samples.
-    pub idx: usize,
-    /// The reason.
-    pub reason: String,
-    /// Whether the store has another value at this time.
-    pub is_duplicate: bool,
 }

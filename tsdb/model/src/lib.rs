@@ -3,7 +3,8 @@
 //! [`Labels`] identify a series, [`Matcher`]s select series by them. A series has [`Sample`]s,
 //! whose values are floats or [native histograms](histogram), in [`SampleColumns`]; a
 //! [`TimeRange`] selects samples. [`Exemplar`]s and [`metadata`] describe series further. The last
-//! sample of a series may be a [staleness marker](staleness).
+//! sample of a series may be a [staleness marker](staleness). A [`Rejection`] tells what of a write
+//! was not stored.
 //!
 //! Values only: this crate knows neither store nor disk. Matching a label value may take long, so
 //! it happens within the limits of a request ([`QueryContext`](varve_context::QueryContext)).
@@ -15,6 +16,7 @@ pub mod histogram;
 mod label_set;
 mod matcher;
 pub mod metadata;
+mod rejection;
 mod sample;
 pub mod staleness;
 pub mod start_timestamps;
@@ -24,6 +26,7 @@ mod time_range;
 pub use exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 pub use label_set::Labels;
 pub use matcher::{MatchOp, Matcher};
+pub use rejection::{Rejection, RejectionReason};
 pub use sample::{Sample, SampleColumns};
 pub use string_set::StringSet;
 pub use time_range::TimeRange;

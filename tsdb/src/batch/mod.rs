@@ -6,7 +6,7 @@ mod write_batch;
 pub(crate) use exemplar::NumberedExemplars;
 pub use exemplar::{RejectExemplar, RejectedExemplar};
 pub(crate) use write_batch::{Append, AppendExemplar, AppendHistogram, HistogramQueue, ShardBatch};
-pub use write_batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+pub use write_batch::{SeriesHandle, WriteBatch};
 
 /// A series ref, as stored on disk: unique over all shards and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

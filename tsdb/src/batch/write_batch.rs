@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use varve_model::histogram::Histogram;
-use varve_model::{Exemplar, Sample};
+use varve_model::{Exemplar, Rejection, Sample};
 
 use super::exemplar::RejectedExemplar;
 use crate::isolation::changes::TouchedMinutes;
 
 /// A reference to a series in memory. Valid until the series is evicted. After that, appends with
-/// this handle are rejected with [`RejectReason::Moved`], and [`Db::series`](crate::Db::series)
+/// this handle are rejected with [`RejectionReason::Moved`](varve_model::RejectionReason::Moved), and [`Db::series`](crate::Db::series)
 /// returns a new handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
@@ -33,7 +33,7 @@ pub struct WriteBatch {
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
     /// By shard: the indexes of floats with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: Vec<Vec<(u32, i64)>>,
-    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<Rejection>,
     /// Exemplars in the order in which they were pushed.
     pub(crate) exemplars: Vec<AppendExemplar>,
     pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
@@ -176,7 +176,8 @@ impl<'a> HistogramQueue<'a> {
 pub(crate) struct Append {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-    pub(crate) tag: u32,
+    /// The index for a rejection.
+    pub(crate) index: u32,
     /// Position among the floats of the request.
     pub(crate) position: u32,
     pub(crate) sample: Sample,
@@ -195,74 +196,14 @@ pub(crate) struct AppendExemplar {
 pub(crate) struct AppendHistogram {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-    pub(crate) tag: u32,
+    /// The index for a rejection.
+    pub(crate) index: u32,
     /// Number of floats before it in the request.
     pub(crate) position: u32,
     pub(crate) timestamp_ms: i64,
     /// Start timestamp in milliseconds; 0 is unknown.
     pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<Histogram>,
-}
-
-impl AppendHistogram {
-    /// Returns the rejection of this histogram.
-    pub(crate) fn reject(&self, reason: RejectReason) -> Rejected {
-        let sample = Sample {
-            timestamp_ms: self.timestamp_ms,
-            value: self.histogram.sum,
-        };
-        let histogram = Some(Arc::clone(&self.histogram));
-        Rejected {
-            tag: self.tag,
-            sample,
-            start_ms: self.start_ms,
-            histogram,
-            reason,
-        }
-    }
-}
-
-/// A sample that was not stored.
-#[derive(Debug, Clone)]
-pub struct Rejected {
-    /// The tag passed to [`WriteBatch::push`] with the sample.
-    pub tag: u32,
-    /// The sample; the value of a histogram is its sum.
-    pub sample: Sample,
-    /// Start timestamp of the sample in milliseconds; 0 is unknown.
-    pub start_ms: i64,
-    /// The histogram, if the sample is one.
-    pub histogram: Option<Arc<Histogram>>,
-    /// The reason of the rejection.
-    pub reason: RejectReason,
-}
-
-/// Why a sample was not stored. Prometheus has the same messages (`storage/interface.go`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-pub enum RejectReason {
-    /// Older than the newest sample of its series, with out-of-order samples disabled.
-    #[error("out of order sample")]
-    OutOfOrder,
-    /// The series has another value at this timestamp.
-    #[error("duplicate sample for timestamp")]
-    Duplicate,
-    /// Too far behind the newest timestamp of the store, with out-of-order samples disabled.
-    #[error("out of bounds")]
-    OutOfBounds,
-    /// Older than the out-of-order window; for an in-order sample, older than
-    /// `in_order_max_age_ms`.
-    #[error("too old sample")]
-    TooOld,
-    /// Too far ahead of the clock.
-    #[error("out of bounds: timestamp is too far in the future")]
-    TooFarInFuture,
-    /// The histogram has more buckets, spans or bounds than
-    /// [`HISTOGRAM_BUCKETS_MAX`](varve_model::histogram::HISTOGRAM_BUCKETS_MAX).
-    #[error("histogram has too many buckets")]
-    HistogramTooLarge,
-    /// The series was evicted from memory. Resolve it again.
-    #[error("series has moved")]
-    Moved,
 }
 
 impl WriteBatch {
@@ -276,9 +217,9 @@ impl WriteBatch {
         }
     }
 
-    /// Adds a sample. A rejection returns `tag` in [`Rejected::tag`].
+    /// Adds a sample. A rejection returns `index` in [`Rejection::index`].
     #[inline]
-    pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
+    pub fn push(&mut self, series: SeriesHandle, sample: Sample, index: u32) {
         let shard = usize::from(series.shard);
         let position = self.n_floats;
         self.n_floats = position.wrapping_add(1);
@@ -286,7 +227,7 @@ impl WriteBatch {
         at_shard(&mut self.shards, shard).push(Append {
             slot: series.slot,
             generation: series.generation,
-            tag,
+            index,
             position,
             sample,
         });
@@ -299,9 +240,9 @@ impl WriteBatch {
         series: SeriesHandle,
         timestamp_ms: i64,
         histogram: Arc<Histogram>,
-        tag: u32,
+        index: u32,
     ) {
-        self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
+        self.push_histogram_with_start(series, timestamp_ms, histogram, 0, index);
     }
 
     /// Like [`WriteBatch::push_histogram`], with the start timestamp of the histogram in
@@ -312,7 +253,7 @@ impl WriteBatch {
         timestamp_ms: i64,
         histogram: Arc<Histogram>,
         start_ms: i64,
-        tag: u32,
+        index: u32,
     ) {
         let shard = usize::from(series.shard);
         let SeriesHandle {
@@ -323,7 +264,7 @@ impl WriteBatch {
         at_shard(&mut self.histograms, shard).push(AppendHistogram {
             slot,
             generation,
-            tag,
+            index,
             position,
             timestamp_ms,
             start_ms,
@@ -339,9 +280,9 @@ impl WriteBatch {
         series: SeriesHandle,
         sample: Sample,
         start_ms: i64,
-        tag: u32,
+        index: u32,
     ) {
-        self.push(series, sample, tag);
+        self.push(series, sample, index);
         if start_ms != 0 {
             let shard = usize::from(series.shard);
             at_shard(&mut self.starts, shard).push((self.shards[shard].len() as u32 - 1, start_ms));
@@ -365,7 +306,7 @@ impl WriteBatch {
 
     /// Returns the samples that the last append did not store.
     #[must_use]
-    pub fn rejected(&self) -> &[Rejected] {
+    pub fn rejected(&self) -> &[Rejection] {
         &self.rejected
     }
 

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use varve_model::Labels;
 use varve_model::labels::LABELS_SIZE_MAX;
 use varve_model::metadata::{METADATA_SIZE_MAX, Metadata};
+use varve_model::{Labels, Rejection};
 
 use super::Db;
-use crate::batch::{Rejected, SeriesHandle, ShardBatch, WriteBatch};
+use crate::batch::{SeriesHandle, ShardBatch, WriteBatch};
 use crate::error::{Error, Result};
 use crate::head::{Bounds, BudgetGroup, SlotRef};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
@@ -140,7 +140,7 @@ impl Db {
     fn append_unsynced(
         &self,
         batch: &mut WriteBatch,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
     ) -> Result<Vec<(&ShardLog, Position)>> {
         // All shards are checked before one changes: a request is stored entirely or not at all.
         self.check_shards_ready(batch)?;
@@ -228,7 +228,7 @@ impl Db {
         &self,
         append: &Append,
         batch: &WriteBatch,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
     ) -> Vec<(&ShardLog, Position)> {
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (log_idx, log) in self.store.logs.iter().enumerate() {
@@ -245,7 +245,7 @@ impl Db {
         &self,
         append: &Append,
         batch: &WriteBatch,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
     ) -> Vec<(&ShardLog, Position)> {
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (log_idx, log) in self.store.logs.iter().enumerate() {
@@ -273,7 +273,7 @@ impl Db {
         &self,
         append: &Append,
         log_idx: usize,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
         batch_of: impl Fn(usize) -> Option<ShardBatch<'b>>,
     ) -> Option<Position> {
         let mut log_append = None;

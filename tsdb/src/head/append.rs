@@ -1,13 +1,13 @@
 //! Appending to the head: which samples are accepted, and how they are stored.
 
 use varve_collections::prefetch;
-use varve_model::Sample;
 use varve_model::start_timestamps::Order;
+use varve_model::{RejectionReason, Sample};
 
 use super::Head;
 use super::samples::AnySample;
 use super::table::SlotRef;
-use crate::batch::{Append, AppendHistogram, RejectReason, SeriesRef};
+use crate::batch::{Append, AppendHistogram, SeriesRef};
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]
@@ -78,9 +78,9 @@ impl Bounds {
     /// first of a new series.
     #[inline]
     #[must_use]
-    pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectReason> {
+    pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectionReason> {
         if timestamp_ms > self.future_max_ms {
-            Some(RejectReason::TooFarInFuture)
+            Some(RejectionReason::TooFarInFuture)
         } else if !self.accepts_in_order(timestamp_ms) {
             Some(self.rejection(timestamp_ms))
         } else {
@@ -89,13 +89,13 @@ impl Bounds {
     }
 
     /// Returns the reason to reject a sample that is too old or out of order, as in Prometheus.
-    fn rejection(&self, timestamp_ms: i64) -> RejectReason {
+    fn rejection(&self, timestamp_ms: i64) -> RejectionReason {
         if self.out_of_order_window_ms > 0 {
-            RejectReason::TooOld
+            RejectionReason::TooOld
         } else if self.accepts_in_order(timestamp_ms) {
-            RejectReason::OutOfOrder
+            RejectionReason::OutOfOrder
         } else {
-            RejectReason::OutOfBounds
+            RejectionReason::OutOfBounds
         }
     }
 }
@@ -211,7 +211,7 @@ impl Head {
         bounds: &Bounds,
         append_id: u32,
         append: &Append,
-    ) -> Result<Appended, RejectReason> {
+    ) -> Result<Appended, RejectionReason> {
         let Sample { timestamp_ms, .. } = append.sample;
         let (last_ms, series) = self.admit(bounds, append.slot, append.generation, timestamp_ms)?;
         // Fast path: the next sample.
@@ -232,13 +232,13 @@ impl Head {
     /// Appends a histogram by the rules of [`Head::append`].
     ///
     /// # Errors
-    /// The reasons of [`Head::append`], and [`RejectReason::HistogramTooLarge`].
+    /// The reasons of [`Head::append`], and [`RejectionReason::HistogramTooLarge`].
     pub(crate) fn append_histogram(
         &mut self,
         bounds: &Bounds,
         append_id: u32,
         append: &AppendHistogram,
-    ) -> Result<Appended, RejectReason> {
+    ) -> Result<Appended, RejectionReason> {
         let AppendHistogram {
             slot,
             generation,
@@ -247,7 +247,7 @@ impl Head {
             ..
         } = *append;
         if !histogram.fits() {
-            return Err(RejectReason::HistogramTooLarge);
+            return Err(RejectionReason::HistogramTooLarge);
         }
         let (last_ms, series) = self.admit(bounds, slot, generation, timestamp_ms)?;
         let sample = AnySample::Histogram(timestamp_ms, histogram);
@@ -267,14 +267,14 @@ impl Head {
         slot: u32,
         generation: u32,
         timestamp_ms: i64,
-    ) -> Result<(i64, SeriesRef), RejectReason> {
+    ) -> Result<(i64, SeriesRef), RejectionReason> {
         let row = self
             .table
             .row(slot)
             .filter(|row| row.generation == generation && row.is_used());
-        let row = row.ok_or(RejectReason::Moved)?;
+        let row = row.ok_or(RejectionReason::Moved)?;
         if timestamp_ms > bounds.future_max_ms {
-            return Err(RejectReason::TooFarInFuture);
+            return Err(RejectionReason::TooFarInFuture);
         }
         if timestamp_ms > row.last_ms && !bounds.accepts_in_order(timestamp_ms) {
             return Err(bounds.rejection(timestamp_ms));
@@ -291,7 +291,7 @@ impl Head {
         sample: AnySample<'_>,
         last_ms: i64,
         series: SeriesRef,
-    ) -> Result<Appended, RejectReason> {
+    ) -> Result<Appended, RejectionReason> {
         let timestamp_ms = sample.timestamp_ms();
         let is_last = timestamp_ms == last_ms;
         match self.live.has_same(slot, sample) {
@@ -300,7 +300,7 @@ impl Head {
                 if bounds.out_of_order_window_ms > 0
                     || is_last && bounds.accepts_in_order(timestamp_ms) =>
             {
-                return Err(RejectReason::Duplicate);
+                return Err(RejectionReason::Duplicate);
             }
             Some(false) => return Err(bounds.rejection(timestamp_ms)),
             None => {}
@@ -332,12 +332,12 @@ impl Head {
         bounds: &Bounds,
         slot_ref: SlotRef,
         timestamp_ms: i64,
-    ) -> Result<SeriesRef, RejectReason> {
+    ) -> Result<SeriesRef, RejectionReason> {
         let row = self
             .table
             .row(slot_ref.slot)
             .filter(|row| row.generation == slot_ref.generation && row.is_used());
-        let row = row.ok_or(RejectReason::Moved)?;
+        let row = row.ok_or(RejectionReason::Moved)?;
         bounds
             .first_sample_rejection(timestamp_ms)
             .map_or(Ok(row.series), Err)

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use varve_model::start_timestamps::Order;
-use varve_model::{Sample, SampleColumns};
+use varve_model::{RejectionReason, Sample, SampleColumns};
 
 use super::*;
-use crate::batch::{Append, RejectReason};
+use crate::batch::Append;
 use crate::isolation::ReadView;
 
 fn series_labels(i: usize) -> Labels {
@@ -34,7 +34,7 @@ fn append(
     of: SlotRef,
     t: i64,
     bits: u64,
-) -> Result<Appended, RejectReason> {
+) -> Result<Appended, RejectionReason> {
     let sample = Sample {
         timestamp_ms: t,
         value: f64::from_bits(bits),
@@ -42,11 +42,11 @@ fn append(
     let append = Append {
         slot: of.slot,
         generation: of.generation,
-        tag: 0,
+        index: 0,
         position: 0,
         sample,
     };
-    let mut result = Err(RejectReason::Moved);
+    let mut result = Err(RejectionReason::Moved);
     head.append_all(&[append], |head, append| {
         result = head.append(bounds, append_id, append)
     });
@@ -85,7 +85,7 @@ fn all() -> ReadView {
 fn check_accepted(
     newest_ms: i64,
     window_ms: i64,
-    steps: &[(&str, i64, f64, Result<bool, RejectReason>)],
+    steps: &[(&str, i64, f64, Result<bool, RejectionReason>)],
 ) {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
@@ -112,7 +112,7 @@ fn check_accepted(
 
 #[test]
 fn with_a_window_out_of_order_samples_are_accepted_and_older_ones_are_too_old() {
-    use RejectReason::{Duplicate, TooFarInFuture, TooOld};
+    use RejectionReason::{Duplicate, TooFarInFuture, TooOld};
     let (h, m) = (3_600_000, 60_000);
     let none = Ok(false);
     check_accepted(
@@ -154,7 +154,7 @@ fn with_a_window_out_of_order_samples_are_accepted_and_older_ones_are_too_old() 
 
 #[test]
 fn without_a_window_bounds_are_those_of_prometheus() {
-    use RejectReason::{Duplicate, OutOfBounds, OutOfOrder};
+    use RejectionReason::{Duplicate, OutOfBounds, OutOfOrder};
     let h = 3_600_000;
     let none = Ok(false);
     check_accepted(
@@ -399,7 +399,7 @@ fn memory_is_reclaimed_when_all_series_are_idle() {
     assert!(
         slots
             .iter()
-            .all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved))
+            .all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectionReason::Moved))
     );
     for i in 0..20_000 {
         let of = make(&mut head, i);
@@ -597,7 +597,7 @@ impl Model {
         append_id: u32,
         t: i64,
         bits: u64,
-    ) -> Result<bool, RejectReason> {
+    ) -> Result<bool, RejectionReason> {
         let reaches = |age: i64| newest.is_none_or(|newest| t >= newest - age);
         let in_order = reaches(if window == 0 {
             3_600_000
@@ -605,9 +605,9 @@ impl Model {
             200.max(window)
         });
         let refused = if window > 0 {
-            RejectReason::TooOld
+            RejectionReason::TooOld
         } else {
-            RejectReason::OutOfOrder
+            RejectionReason::OutOfOrder
         };
         let take = if self.last.is_none_or(|last| t > last) {
             in_order
@@ -617,7 +617,7 @@ impl Model {
             }
             let duplicate = window > 0 || self.last == Some(t);
             return Err(if duplicate {
-                RejectReason::Duplicate
+                RejectionReason::Duplicate
             } else {
                 refused
             });

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use varve_model::Rejection;
+
 use super::Shard;
 use super::log::LogBatch;
-use crate::batch::{Append, AppendHistogram, HistogramQueue, Rejected, ShardBatch};
+use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
 use crate::head::{Appended, Bounds, Head};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
@@ -40,7 +42,7 @@ impl Shard {
         context: &AppendContext,
         batch: ShardBatch<'_>,
         log_batch: &mut LogBatch,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
     ) -> ShardAppend {
         let n_floats = log_batch.n_floats();
         let n_histograms = log_batch.n_histograms();
@@ -91,7 +93,7 @@ impl ShardAppend {
 struct HeadAppender<'a> {
     context: &'a AppendContext,
     log_batch: &'a mut LogBatch,
-    rejected: &'a mut Vec<Rejected>,
+    rejected: &'a mut Vec<Rejection>,
     newest_ms: i64,
 }
 
@@ -100,7 +102,7 @@ impl HeadAppender<'_> {
     fn append(&mut self, head: &mut Head, append: &Append, start_ms: i64) {
         let Append {
             slot,
-            tag,
+            index,
             position,
             sample,
             ..
@@ -118,19 +120,14 @@ impl HeadAppender<'_> {
                 self.log_batch.push(position, series, sample);
             }
             Ok(Appended::Repeated) => {}
-            Err(reason) => self.rejected.push(Rejected {
-                tag,
-                sample,
-                start_ms,
-                histogram: None,
-                reason,
-            }),
+            Err(reason) => self.rejected.push(Rejection { index, reason }),
         }
     }
 
     fn append_histogram(&mut self, head: &mut Head, append: &AppendHistogram) {
         let AppendHistogram {
             slot,
+            index,
             timestamp_ms,
             start_ms,
             ref histogram,
@@ -154,7 +151,7 @@ impl HeadAppender<'_> {
                 });
             }
             Ok(Appended::Repeated) => {}
-            Err(reason) => self.rejected.push(append.reject(reason)),
+            Err(reason) => self.rejected.push(Rejection { index, reason }),
         }
     }
 }

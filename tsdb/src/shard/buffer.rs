@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
+use varve_model::{Rejection, RejectionReason};
+
 use super::Shard;
 use super::append::ShardAppend;
 use super::log::LogBatch;
 use super::sample_buffer::BufferedSample;
-use crate::batch::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, ShardBatch};
+use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
 use crate::head::{Bounds, SlotRef};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
@@ -20,7 +22,7 @@ impl Shard {
         bounds: &Bounds,
         batch: ShardBatch<'_>,
         log_batch: &mut LogBatch,
-        rejected: &mut Vec<Rejected>,
+        rejected: &mut Vec<Rejection>,
     ) -> ShardAppend {
         let n_floats = log_batch.n_floats();
         let n_histograms = log_batch.n_histograms();
@@ -40,7 +42,7 @@ impl Shard {
             let Append {
                 slot,
                 generation,
-                tag,
+                index,
                 position,
                 sample,
             } = *append;
@@ -48,7 +50,7 @@ impl Shard {
             let slot_ref = SlotRef { slot, generation };
             let mut checked = head.check_unordered(bounds, slot_ref, sample.timestamp_ms);
             if checked.is_ok() && histograms.replaces(append) {
-                checked = Err(RejectReason::Duplicate);
+                checked = Err(RejectionReason::Duplicate);
             }
             match checked {
                 Ok(series) => {
@@ -60,13 +62,7 @@ impl Shard {
                     buffer.push(BufferedSample::Float { slot, sample });
                     log_batch.push(position, series, sample);
                 }
-                Err(reason) => rejected.push(Rejected {
-                    tag,
-                    sample,
-                    start_ms,
-                    histogram: None,
-                    reason,
-                }),
+                Err(reason) => rejected.push(Rejection { index, reason }),
             }
         }
 
@@ -74,6 +70,7 @@ impl Shard {
             let AppendHistogram {
                 slot,
                 generation,
+                index,
                 timestamp_ms,
                 start_ms,
                 ref histogram,
@@ -82,7 +79,7 @@ impl Shard {
             let slot_ref = SlotRef { slot, generation };
             let mut checked = head.check_unordered(bounds, slot_ref, timestamp_ms);
             if checked.is_ok() && !histogram.fits() {
-                checked = Err(RejectReason::HistogramTooLarge);
+                checked = Err(RejectionReason::HistogramTooLarge);
             }
             match checked {
                 Ok(series) => {
@@ -102,7 +99,7 @@ impl Shard {
                         histogram: Arc::clone(histogram),
                     });
                 }
-                Err(reason) => rejected.push(append.reject(reason)),
+                Err(reason) => rejected.push(Rejection { index, reason }),
             }
         }
 

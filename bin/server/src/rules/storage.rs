@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use varve_advise::usage::Requester;
 use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
-use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
-use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
+use varve_ingest::{RecordedBudget, RecordedSample};
+use varve_model::{Labels, Matcher, Rejection, Sample, SampleColumns, TimeRange};
 use varve_query::stats::StatsMode;
 use varve_query::{
     Engine, Error, Request, ScanPlan, SharedScans, Steps, Value, VectorSample, usage,
 };
-use varve_rules::storage::{
-    Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
-};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
 use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
 use varve_tsdb::ReadContext;
@@ -197,7 +195,7 @@ impl Storage for RuleStorage<'_> {
         }
     }
 
-    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let samples: Vec<RecordedSample<'_>> = samples
             .iter()
             .map(|output| RecordedSample {
@@ -213,9 +211,10 @@ impl Storage for RuleStorage<'_> {
             OutputKind::Recorded => RecordedBudget::Team,
             OutputKind::Alerts => RecordedBudget::Exempt,
         };
-        let rejected = self.store.receiver.append_recorded(&samples, budget);
-        let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
-        Ok(rejected.into_iter().map(to_rejected).collect())
+        self.store
+            .receiver
+            .append_recorded(&samples, budget)
+            .map_err(|error| Failure::new(error.to_string()))
     }
 
     fn newest(
@@ -284,14 +283,6 @@ fn yield_fn(rules: &Rules, store: &Store) -> Arc<dyn Fn() + Send + Sync> {
 
 fn failure(error: varve_tsdb::Error) -> Failure {
     Failure::new(error.to_string())
-}
-
-fn to_rejected(rejection: RecordedRejection) -> Rejected {
-    Rejected {
-        idx: rejection.index,
-        reason: rejection.reason,
-        is_duplicate: rejection.is_duplicate,
-    }
 }
 
 fn to_send(alert: Notification, external_url: &str) -> Alert {

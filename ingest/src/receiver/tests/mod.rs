@@ -7,7 +7,7 @@ use prost::Message;
 use varve_env::testing::MemFs;
 use varve_model::histogram::{HistogramCounts, ResetHint};
 use varve_model::staleness::STALE_NAN_BITS;
-use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
+use varve_model::{Labels, Matcher, RejectionReason, Sample, SampleColumns, TimeRange};
 use varve_tsdb::{Options, ReadContext};
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::*;
 use crate::admission::{Origin, Team};
 use crate::batch::Version;
 use crate::error::Malformed;
-use crate::outcome::{ExemplarRejection, Reason, SampleCounts};
+use crate::outcome::{ExemplarRejection, SampleCounts};
 use crate::relabel::{Attribution, RelabelConfig};
 use crate::route::{Route, Scope};
 use crate::sources::remote_write::message::{

@@ -90,7 +90,7 @@ fn a_rule_that_removes_the_metric_name_rejects_the_series() {
         let written = fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
         assert_eq!(
             written.rejections.iter().next().unwrap().reason,
-            Reason::MissingMetricName
+            RejectionReason::MissingMetricName
         );
     }
 }

@@ -273,7 +273,7 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
         (&[1, 5][..], 8, -1)
     );
     assert_eq!(
-        fixture.receiver.stats().rejected[&Reason::InvalidHistogram],
+        fixture.receiver.stats().rejected[&RejectionReason::InvalidHistogram],
         2
     );
 }
@@ -365,7 +365,7 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
             .iter()
             .map(|rejected| (rejected.reason, rejected.count))
             .collect();
-        assert_eq!(reasons, [(Reason::NoSamples, 1)]);
+        assert_eq!(reasons, [(RejectionReason::NoSamples, 1)]);
     }
     assert_eq!(
         fixture.contents()[0].1,

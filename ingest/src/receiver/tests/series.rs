@@ -86,7 +86,7 @@ fn an_invalid_series_rejects_that_series_every_time() {
         (stats.route.entries, stats.route.hits, stats.route.misses),
         (7, 7, 9)
     );
-    assert_eq!(stats.rejected[&Reason::DuplicateLabelName], 8);
+    assert_eq!(stats.rejected[&RejectionReason::DuplicateLabelName], 8);
     assert_eq!((stats.requests_partial, stats.samples_stored), (2, 4));
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::staleness::STALE_NAN_BITS;
-use varve_model::{Labels, Matcher, Sample};
+use varve_model::{Labels, Matcher, RejectionReason, Sample};
 use varve_query::{SharedScans, VectorSample};
 use varve_template::{Environment, error_text};
 
@@ -397,23 +397,26 @@ impl GroupEvaluation<'_> {
             return Ok(None);
         }
 
-        let mut rejected = self.storage.append(kind, &outputs)?;
+        let mut rejections = self.storage.append(kind, &outputs)?;
         // Another rule may write a series that this one no longer writes. The evaluation before an
         // outage is repeated: its samples may be in the store, computed from less data.
-        rejected.retain(|rejected| {
-            rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp)
+        rejections.retain(|rejection| {
+            let is_duplicate = rejection.reason == RejectionReason::Duplicate;
+            (rejection.index as usize) < n_outputs && !(is_duplicate && self.mode == Mode::CatchUp)
         });
 
         let state = &mut rule.state.lock();
-        for rejected in &rejected {
-            let labels = &outputs[rejected.idx].labels;
+        for rejection in &rejections {
+            let labels = &outputs[rejection.index as usize].labels;
             // An earlier sample of the series is stored, so the series still has to end.
             if !state.written.contains(labels) {
                 written.remove(labels);
             }
         }
         state.written = written;
-        Ok(rejected.into_iter().next().map(|rejected| rejected.reason))
+        Ok(rejections
+            .first()
+            .map(|rejection| rejection.reason.to_string()))
     }
 
     /// Ends series of earlier rules that no rule has continued.

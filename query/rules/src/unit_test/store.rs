@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use varve_model::histogram::Histogram;
-use varve_model::{Labels, Matcher, Sample, TimeRange};
+use varve_model::{Labels, Matcher, Rejection, Sample, TimeRange};
 use varve_query::{Engine, Request, Steps, Value, VectorSample};
-use varve_tsdb::{Db, ReadContext, RejectReason, WriteBatch};
+use varve_tsdb::{Db, ReadContext, WriteBatch};
 
 use super::sequence::{Item, Sequence};
 use crate::alert::Notification;
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
 use crate::time::Time;
 
 /// A store, and the samples that are still to be loaded.
@@ -129,7 +129,7 @@ impl Storage for Store {
         })
     }
 
-    fn append(&self, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let mut batch = WriteBatch::default();
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
         for (idx, output) in (0..).zip(samples) {
@@ -144,12 +144,7 @@ impl Storage for Store {
             }
         }
         self.db.append(&mut batch).map_err(failed)?;
-        let rejected = batch.rejected().iter().map(|rejected| Rejected {
-            idx: rejected.tag as usize,
-            reason: rejected.reason.to_string(),
-            is_duplicate: rejected.reason == RejectReason::Duplicate,
-        });
-        Ok(rejected.collect())
+        Ok(batch.rejected().to_vec())
     }
 
     fn newest(

@@ -267,7 +267,7 @@ fn samples_ahead_of_the_clock_do_not_raise_the_expected_time() {
         );
         assert_eq!(
             append(&db, &[(WRONG, NOW_MS + ahead_max_ms + 1, 1.0)]),
-            [(0, RejectReason::TooFarInFuture)]
+            [(0, RejectionReason::TooFarInFuture)]
         );
     }
 }

@@ -106,8 +106,8 @@ fn a_histogram_staleness_marker_makes_a_series_stale() {
 fn acceptance_does_not_depend_on_eviction() {
     let t = NOW_MS + 40 * MINUTE_MS;
     for (out_of_order_window_ms, refused) in [
-        (30 * MINUTE_MS, RejectReason::TooOld),
-        (0, RejectReason::OutOfOrder),
+        (30 * MINUTE_MS, RejectionReason::TooOld),
+        (0, RejectionReason::OutOfOrder),
     ] {
         for flushed in [false, true] {
             let dir = tempfile::tempdir().unwrap();

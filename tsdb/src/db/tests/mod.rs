@@ -30,10 +30,10 @@ use varve_env::{Fs, RealFs};
 use varve_model::histogram::{Histogram, ResetHint};
 use varve_model::labels::{LABELS_SIZE_MAX, METRIC_NAME};
 use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};
-use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};
+use varve_model::{Labels, MatchOp, Matcher, RejectionReason, Sample, SampleColumns, TimeRange};
 
 use super::Db;
-use crate::batch::{RejectReason, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::chunk::histogram::{Layout, encode_counts};
 use crate::error::{Error, Result};
 use crate::isolation::changes::NameGroups;
@@ -81,7 +81,7 @@ fn series_labels(i: usize) -> Labels {
 }
 
 /// Appends samples `(series, timestamp, value)` as one request and returns the rejected ones.
-fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
+fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectionReason)> {
     let mut batch = WriteBatch::default();
     for (&(i, timestamp_ms, value), tag) in samples.iter().zip(0..) {
         batch.push(
@@ -94,7 +94,11 @@ fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
         );
     }
     db.append(&mut batch).unwrap();
-    let mut rejected: Vec<_> = batch.rejected().iter().map(|r| (r.tag, r.reason)).collect();
+    let mut rejected: Vec<_> = batch
+        .rejected()
+        .iter()
+        .map(|r| (r.index, r.reason))
+        .collect();
     rejected.sort_unstable();
     rejected
 }
@@ -199,7 +203,7 @@ fn wal_files(fs: &dyn Fs, path: &Path, kind: &str) -> Vec<PathBuf> {
 /// the bounds are the same as in Prometheus.
 #[test]
 fn samples_are_checked_against_the_newest_one_and_the_clock() {
-    use RejectReason::{Duplicate, OutOfBounds, OutOfOrder, TooFarInFuture, TooOld};
+    use RejectionReason::{Duplicate, OutOfBounds, OutOfOrder, TooFarInFuture, TooOld};
     let (t, hour) = (NOW_MS, 3_600_000);
     let nan = f64::from_bits(varve_model::staleness::STALE_NAN_BITS);
     let samples = [
@@ -260,7 +264,10 @@ fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     );
     assert_eq!(
         other,
-        [(0, RejectReason::Duplicate), (1, RejectReason::TooOld)]
+        [
+            (0, RejectionReason::Duplicate),
+            (1, RejectionReason::TooOld)
+        ]
     );
 }
 
@@ -302,9 +309,12 @@ fn many_samples_of_this_process_are_appended_in_parts() {
     let rejected: Vec<_> = batch
         .rejected()
         .iter()
-        .map(|rejected| (rejected.tag, rejected.reason))
+        .map(|rejected| (rejected.index, rejected.reason))
         .collect();
-    assert_eq!(rejected, [(2 * N_SERIES as u32, RejectReason::Duplicate)]);
+    assert_eq!(
+        rejected,
+        [(2 * N_SERIES as u32, RejectionReason::Duplicate)]
+    );
     let bits = |value: usize| (value as f64).to_bits();
     let expect: Contents = (0..N_SERIES)
         .map(|i| {
@@ -363,7 +373,7 @@ fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {
         let mut rejected: Vec<_> = batch
             .rejected()
             .iter()
-            .map(|of| (of.tag, of.reason))
+            .map(|rejected| (rejected.index, rejected.reason))
             .collect();
         rejected.sort_unstable();
         rejected.dedup();
@@ -374,13 +384,16 @@ fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {
         ("h5 f6 h7 f8 h10 h9", &[]),
         ("h15 h14 h13 f12 f16 h17", &[]),
         // At one timestamp, the first sample of the request wins.
-        ("f20 h20", &[(1, RejectReason::Duplicate)]),
-        ("h21 f21", &[(1, RejectReason::Duplicate)]),
+        ("f20 h20", &[(1, RejectionReason::Duplicate)]),
+        ("h21 f21", &[(1, RejectionReason::Duplicate)]),
         (
             "f22 h22 f23 h19",
-            &[(1, RejectReason::Duplicate), (3, RejectReason::OutOfOrder)],
+            &[
+                (1, RejectionReason::Duplicate),
+                (3, RejectionReason::OutOfOrder),
+            ],
         ),
-        ("h18", &[(0, RejectReason::OutOfOrder)]),
+        ("h18", &[(0, RejectionReason::OutOfOrder)]),
     ] {
         assert_eq!(append(samples), rejected, "{samples}");
     }

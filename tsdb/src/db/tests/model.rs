@@ -136,7 +136,7 @@ struct ModelSeries {
 
 impl Model {
     /// Appends as the store should, and returns the samples that it should reject.
-    fn append(&mut self, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
+    fn append(&mut self, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectionReason)> {
         let newest_ms = self.newest_ms;
         let mut rejected = Vec::new();
         for tag in order_of_appends(samples) {
@@ -235,17 +235,17 @@ fn order_of_appends(samples: &[(usize, i64, Sent)]) -> Vec<usize> {
 }
 
 impl ModelSeries {
-    fn append(&mut self, t: i64, bits: u64, newest_ms: Option<i64>) -> Result<(), RejectReason> {
+    fn append(&mut self, t: i64, bits: u64, newest_ms: Option<i64>) -> Result<(), RejectionReason> {
         if self.last_ms.is_some_and(|last_ms| t <= last_ms) {
             match self.open.get(&t) {
                 Some(&open) if open == bits => return Ok(()),
-                Some(_) => return Err(RejectReason::Duplicate),
+                Some(_) => return Err(RejectionReason::Duplicate),
                 None => {}
             }
             let in_window =
                 newest_ms.is_none_or(|newest_ms| t >= newest_ms - WINDOW_STEPS * STEP_MS);
             if !in_window && self.last_ms != Some(t) {
-                return Err(RejectReason::TooOld);
+                return Err(RejectionReason::TooOld);
             }
         }
         self.open.insert(t, bits);
@@ -318,7 +318,7 @@ proptest! {
 }
 
 /// Appends as one request and returns the rejected samples.
-fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
+fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectionReason)> {
     let mut batch = WriteBatch::default();
     for ((i, t, sent), tag) in samples.iter().zip(0..) {
         let (series, start_ms) = (
@@ -343,7 +343,11 @@ fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
         }
     }
     db.append(&mut batch).unwrap();
-    let mut rejected: Vec<_> = batch.rejected().iter().map(|r| (r.tag, r.reason)).collect();
+    let mut rejected: Vec<_> = batch
+        .rejected()
+        .iter()
+        .map(|r| (r.index, r.reason))
+        .collect();
     rejected.sort_unstable();
     rejected
 }

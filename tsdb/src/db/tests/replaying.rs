@@ -223,7 +223,10 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
     );
     assert_eq!(
         refused,
-        [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]
+        [
+            (0, RejectionReason::TooFarInFuture),
+            (1, RejectionReason::TooOld)
+        ]
     );
 
     let image = fs.crash(PowerCut::KeepsAll);
@@ -318,7 +321,7 @@ fn of_a_float_and_a_histogram_at_one_timestamp_the_first_is_kept() {
 type Sent = (usize, i64, f64, i64);
 
 /// Appends as one request and returns the rejected samples.
-fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectReason)> {
+fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectionReason)> {
     let mut batch = WriteBatch::default();
     for (tag, &(i, timestamp_ms, value, start_ms)) in (0..).zip(samples) {
         let series = db.series(&series_labels(i)).unwrap();
@@ -344,7 +347,7 @@ fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectReason)> {
     batch
         .rejected()
         .iter()
-        .map(|rejected| (rejected.tag, rejected.reason))
+        .map(|rejected| (rejected.index, rejected.reason))
         .collect()
 }
 
@@ -394,7 +397,7 @@ proptest! {
             of.iter().map(|&(i, t, value, start)| (i, NOW_MS + t * 1000, f64::from(value), start_ms(i, start))).collect()
         };
         let mut model = Told::new();
-        let note = |model: &mut Told, request: &[Sent], rejected: &[(u32, RejectReason)]| {
+        let note = |model: &mut Told, request: &[Sent], rejected: &[(u32, RejectionReason)]| {
             let is_taken = |tag: u32| rejected.iter().all(|rejected| rejected.0 != tag);
             for (_, &(i, t, value, start_ms)) in (0..).zip(request).filter(|(tag, _)| is_taken(*tag)) {
                 model.entry(series_labels(i).to_string()).or_default().entry(t).or_insert((value.to_bits(), start_ms));
@@ -537,7 +540,7 @@ fn ranges_only_in_blocks_are_read_at_once() {
     // Older samples are not accepted.
     assert_eq!(
         append(&slow.db, &[(0, NOW_MS - 3 * HOUR - 1, 1.0)]),
-        [(0, RejectReason::TooOld)]
+        [(0, RejectionReason::TooOld)]
     );
     assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR, 1.0)]), []);
 }

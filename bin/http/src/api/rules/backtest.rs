@@ -11,13 +11,11 @@ use axum::extract::State;
 use parking_lot::Mutex;
 use varve_context::Charge;
 use varve_model::labels::METRIC_NAME;
-use varve_model::{Labels, MatchOp, Matcher, Sample, TimeRange};
+use varve_model::{Labels, MatchOp, Matcher, Rejection, Sample, TimeRange};
 use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Steps, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
-use varve_rules::storage::{
-    Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
-};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
 use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
 use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
@@ -432,7 +430,7 @@ impl Storage for History<'_> {
         })
     }
 
-    fn append(&self, _: OutputKind, _: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _: OutputKind, _: &[Output]) -> Result<Vec<Rejection>, Failure> {
         Ok(Vec::new())
     }
 

@@ -294,7 +294,7 @@ fn new_series_beyond_the_maximum_of_a_team_are_rejected_and_others_are_not() {
     assert_eq!((fixture.team("a"), fixture.team("b")), ((2, 2), (3, 3)));
     assert_eq!(
         fixture.receiver.stats().rejected,
-        [(Reason::TeamSeries, 4)].into()
+        [(RejectionReason::TeamSeries, 4)].into()
     );
     // A new budget applies to existing series.
     fixture

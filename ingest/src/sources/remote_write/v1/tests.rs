@@ -39,9 +39,10 @@ impl Contents {
         };
         let mut contents = Self::default();
         for (series, samples) in batch.series() {
-            let samples = samples
-                .with_starts()
-                .map(|(sample, start_ms)| (sample.timestamp_ms, sample.value.to_bits(), start_ms));
+            let samples = samples.entries().map(|entry| {
+                let value_bits = entry.sample.value.to_bits();
+                (entry.sample.timestamp_ms, value_bits, entry.start_ms)
+            });
             contents
                 .series
                 .push((pairs(series.labels), samples.collect()));

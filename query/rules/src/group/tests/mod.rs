@@ -9,14 +9,14 @@ use std::thread;
 use varve_context::scheduler;
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;
-use varve_model::{Matcher, Sample, TimeRange};
+use varve_model::{Matcher, Rejection, RejectionReason, Sample, TimeRange};
 use varve_query::{Point, VectorSample};
 
 use super::*;
 use crate::alert::Notification;
 use crate::rule::{EVALUATIONS_KEPT, Health};
 use crate::rule_set::RuleSet;
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, Storage};
 
 const MINUTE: i64 = 60;
 /// The time of the first evaluation in most tests.
@@ -155,29 +155,22 @@ impl Storage for Fake {
         })
     }
 
-    fn append(&self, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(&self, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let denied = self.rejected.lock();
         let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
         let stored = samples.iter().filter(|output| !is_denied(output));
         self.written
             .lock()
             .extend(stored.map(|output| (output.labels.clone(), output.sample)));
-        let rejects = samples
-            .iter()
-            .enumerate()
-            .filter(|(_, output)| is_denied(output));
+        let rejects = (0..).zip(samples).filter(|(_, output)| is_denied(output));
         let is_duplicate = *self.are_duplicates.lock();
         let reason = if is_duplicate {
-            "duplicate sample"
+            RejectionReason::Duplicate
         } else {
-            "too old sample"
+            RejectionReason::TooOld
         };
         Ok(rejects
-            .map(|(idx, _)| Rejected {
-                idx,
-                reason: reason.into(),
-                is_duplicate,
-            })
+            .map(|(index, _)| Rejection { index, reason })
             .collect())
     }
 
@@ -583,7 +576,7 @@ fn only_duplicates_are_no_failure_of_a_repeated_evaluation() {
     for (mode, is_duplicate, expect) in [
         (Mode::CatchUp, true, None),
         (Mode::CatchUp, false, Some("too old sample")),
-        (Mode::Live, true, Some("duplicate sample")),
+        (Mode::Live, true, Some("duplicate sample for timestamp")),
     ] {
         let fake = Fake::default();
         *fake.are_duplicates.lock() = is_duplicate;
