@@ -94,7 +94,7 @@ impl Deref for ReadContext {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-    use varve_context::Limit;
+    use varve_context::{Limit, MemoryBudget, ReadOptions};
 
     use super::*;
 
@@ -104,7 +104,14 @@ mod tests {
         let range = |start_ms, end_ms| TimeRange { start_ms, end_ms };
         ctx.check_range(TimeRange::ALL).unwrap();
         assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
-        ctx.limit_range(Limit::Other("range"), Duration::from_millis(2999));
+
+        let options = ReadOptions {
+            range_s_max: Some((Limit::Other("range"), 2)),
+            ..ReadOptions::default()
+        };
+        let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
+        let limited = QueryContext::with_options(Duration::MAX, memory, options);
+        let ctx = ReadContext::unrestricted(limited);
         ctx.check_range(range(-1000, 1000)).unwrap();
         assert_eq!(
             ctx.check_range(range(0, 2001)).unwrap_err().to_string(),

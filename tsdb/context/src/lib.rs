@@ -18,4 +18,4 @@ pub use cancellation::{Cancellation, Interrupt};
 pub use error::{Error, Result};
 pub use limit::Limit;
 pub use memory::{Charge, MemoryBudget, MemoryReclaimer};
-pub use query_context::{CHECK_INTERVAL, QueryContext};
+pub use query_context::{CHECK_INTERVAL, QueryContext, ReadOptions};

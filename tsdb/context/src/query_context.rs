@@ -29,8 +29,19 @@ pub const CHECK_INTERVAL: usize = 4096;
 /// Size of an entry of the map of held values, in a map that has just grown.
 const HELD_ENTRY_SIZE: usize = 4 * size_of::<(usize, Arc<dyn Any>)>();
 
-/// A limit and its value. Not set: no limit.
-type Maximum = OnceLock<(Limit, u64)>;
+/// What a request may read, and how. The default has no limits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOptions {
+    /// Reads do not wait for the replay of the log. They return partial results, which
+    /// [`QueryContext::partial`] reports.
+    pub takes_partial: bool,
+    /// Maximum number of series that the request selects.
+    pub series_max: Option<(Limit, u64)>,
+    /// Maximum number of samples that the request reads.
+    pub samples_max: Option<(Limit, u64)>,
+    /// Maximum time between the first and the last sample of a selection, in whole seconds.
+    pub range_s_max: Option<(Limit, u64)>,
+}
 
 /// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
@@ -45,18 +56,12 @@ struct Shared {
     held: AtomicUsize,
     /// The values of [`Request::hold_shared`](varve_regexp::Request::hold_shared) by address.
     held_values: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
-    /// `true` if reads return partial results instead of waiting for the replay.
-    takes_partial: bool,
+    options: ReadOptions,
     /// Description of the data missing from the results.
     partial: OnceLock<String>,
     /// Number of series selected and samples read for the request.
     n_series: AtomicU64,
     n_samples: AtomicU64,
-    /// The maximum number of series and of samples, and the maximum length of the time of a
-    /// selection.
-    series_max: Maximum,
-    samples_max: Maximum,
-    range_s_max: Maximum,
 }
 
 impl QueryContext {
@@ -64,109 +69,82 @@ impl QueryContext {
     /// of `memory`.
     #[must_use]
     pub fn new(timeout: Duration, memory: MemoryBudget) -> Self {
-        Self::build(Instant::now().checked_add(timeout), memory, false)
+        Self::with_options(timeout, memory, ReadOptions::default())
     }
 
-    /// Like [`QueryContext::new`], but reads do not wait for the replay of the log. They return
-    /// partial results, which [`QueryContext::partial`] reports.
+    /// Like [`QueryContext::new`], for a request that may read what `options` allow.
     #[must_use]
-    pub fn with_partial_results(timeout: Duration, memory: MemoryBudget) -> Self {
-        Self::build(Instant::now().checked_add(timeout), memory, true)
+    pub fn with_options(timeout: Duration, memory: MemoryBudget, options: ReadOptions) -> Self {
+        let shared = Shared {
+            memory,
+            held: AtomicUsize::new(0),
+            held_values: Mutex::default(),
+            options,
+            partial: OnceLock::new(),
+            n_series: AtomicU64::new(0),
+            n_samples: AtomicU64::new(0),
+        };
+        Self {
+            cancellation: Cancellation::new(Instant::now().checked_add(timeout)),
+            shared: Arc::new(shared),
+        }
     }
 
     /// Returns a context without deadline and limits, for internal work of the store and for tests.
     #[must_use]
     pub fn unbounded() -> Self {
-        Self::build(
-            None,
+        Self::new(
+            Duration::MAX,
             MemoryBudget::new(Limit::Other("memory"), usize::MAX),
-            false,
         )
-    }
-
-    fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
-        let shared = Shared {
-            memory,
-            held: AtomicUsize::new(0),
-            held_values: Mutex::default(),
-            takes_partial,
-            partial: OnceLock::new(),
-            n_series: AtomicU64::new(0),
-            n_samples: AtomicU64::new(0),
-            series_max: Maximum::new(),
-            samples_max: Maximum::new(),
-            range_s_max: Maximum::new(),
-        };
-        Self {
-            cancellation: Cancellation::new(deadline),
-            shared: Arc::new(shared),
-        }
-    }
-
-    /// Limits the number of series of the request. `what` is the limit in errors. The first
-    /// limit wins.
-    pub fn limit_series(&self, what: Limit, series_max: u64) {
-        self.shared.series_max.get_or_init(|| (what, series_max));
-    }
-
-    /// Limits the number of samples that the request reads. `what` is the limit in errors. The
-    /// first limit wins.
-    pub fn limit_samples(&self, what: Limit, samples_max: u64) {
-        self.shared.samples_max.get_or_init(|| (what, samples_max));
-    }
-
-    /// Limits the time between the first and the last sample of a selection to whole seconds.
-    /// `what` is the limit in errors. The first limit wins.
-    pub fn limit_range(&self, what: Limit, range_max: Duration) {
-        self.shared
-            .range_s_max
-            .get_or_init(|| (what, range_max.as_secs()));
     }
 
     /// Returns `true` if the samples that the request reads, or the length of its selections, are
     /// limited.
     #[must_use]
     pub fn has_read_limits(&self) -> bool {
-        [&self.shared.samples_max, &self.shared.range_s_max]
-            .iter()
-            .any(|limit| limit.get().is_some())
+        let options = &self.shared.options;
+        options.samples_max.is_some() || options.range_s_max.is_some()
     }
 
     /// Checks the length of a selection of samples, in milliseconds.
     ///
     /// # Errors
-    /// [`Error::Limit`] above the limit of [`QueryContext::limit_range`].
+    /// [`Error::Limit`] above [`ReadOptions::range_s_max`].
     pub fn check_range(&self, length_ms: u64) -> Result<()> {
-        within(&self.shared.range_s_max, length_ms.div_ceil(1000))
+        within(self.shared.options.range_s_max, length_ms.div_ceil(1000))
     }
 
-    /// Returns the limit of [`QueryContext::limit_range`] in milliseconds, if there is one.
+    /// Returns the maximum length of a selection in milliseconds, if there is one.
     #[must_use]
     pub fn range_ms_max(&self) -> Option<u64> {
-        let (_, range_s_max) = self.shared.range_s_max.get()?;
+        let (_, range_s_max) = self.shared.options.range_s_max?;
         Some(range_s_max.saturating_mul(1000))
     }
 
     /// Counts series selected for this request.
     ///
     /// # Errors
-    /// [`Error::Limit`] above the limit of [`QueryContext::limit_series`].
+    /// [`Error::Limit`] above [`ReadOptions::series_max`].
     pub fn count_series(&self, n_series: u64) -> Result<()> {
         let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
-        within(&self.shared.series_max, n_before.saturating_add(n_series))
+        within(
+            self.shared.options.series_max,
+            n_before.saturating_add(n_series),
+        )
     }
 
     /// Counts samples read for this request.
     ///
     /// # Errors
-    /// [`Error::Limit`] above the limit of [`QueryContext::limit_samples`].
+    /// [`Error::Limit`] above [`ReadOptions::samples_max`].
     pub fn count_samples(&self, n_samples: usize) -> Result<()> {
         let n_before = self
             .shared
             .n_samples
             .fetch_add(n_samples as u64, Ordering::Relaxed);
         within(
-            &self.shared.samples_max,
+            self.shared.options.samples_max,
             n_before.saturating_add(n_samples as u64),
         )
     }
@@ -194,10 +172,10 @@ impl QueryContext {
     /// Records the missing data and returns `true` if the request accepts partial results. Returns
     /// `false` otherwise. The first record wins.
     pub fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
-        if self.shared.takes_partial {
+        if self.shared.options.takes_partial {
             self.shared.partial.get_or_init(missing);
         }
-        self.shared.takes_partial
+        self.shared.options.takes_partial
     }
 
     /// Interrupts the request: the next check on any thread fails. The first reason wins.
@@ -302,9 +280,9 @@ impl varve_regexp::Request for QueryContext {
 }
 
 /// Checks a value against its limit.
-fn within(maximum: &Maximum, used: u64) -> Result<()> {
-    match maximum.get() {
-        Some(&(what, limit)) if used > limit => Err(Error::Limit { what, used, limit }),
+fn within(maximum: Option<(Limit, u64)>, used: u64) -> Result<()> {
+    match maximum {
+        Some((what, limit)) if used > limit => Err(Error::Limit { what, used, limit }),
         _ => Ok(()),
     }
 }
@@ -386,11 +364,19 @@ mod tests {
         assert_eq!((memory.used(), Arc::strong_count(&a)), (0, 1));
     }
 
+    fn context(options: ReadOptions) -> QueryContext {
+        let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
+        QueryContext::with_options(Duration::MAX, memory, options)
+    }
+
     #[test]
-    fn series_are_limited() {
-        let ctx = QueryContext::unbounded();
+    fn series_and_samples_are_limited() {
+        let series_max = Some((Limit::Other("series of a call"), 8));
+        let ctx = context(ReadOptions {
+            series_max,
+            ..ReadOptions::default()
+        });
         ctx.count_series(7).unwrap();
-        ctx.limit_series(Limit::Other("series of a call"), 8);
         ctx.count_series(1).unwrap();
         let refused = ctx.count_series(1).unwrap_err();
         assert_eq!(
@@ -400,8 +386,14 @@ mod tests {
         ctx.count_samples(3).unwrap();
         assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
         assert!(!ctx.has_read_limits());
-        ctx.limit_samples(Limit::Other("samples of a call"), 4);
+
+        let samples_max = Some((Limit::Other("samples of a call"), 4));
+        let ctx = context(ReadOptions {
+            samples_max,
+            ..ReadOptions::default()
+        });
         assert!(ctx.has_read_limits());
+        ctx.count_samples(3).unwrap();
         ctx.count_samples(1).unwrap();
         let refused = ctx.count_samples(1).unwrap_err();
         assert_eq!(
@@ -415,7 +407,11 @@ mod tests {
         let ctx = QueryContext::unbounded();
         ctx.check_range(u64::MAX).unwrap();
         assert_eq!(ctx.range_ms_max(), None);
-        ctx.limit_range(Limit::Other("range"), Duration::from_millis(2999));
+
+        let ctx = context(ReadOptions {
+            range_s_max: Some((Limit::Other("range"), 2)),
+            ..ReadOptions::default()
+        });
         assert!(ctx.has_read_limits());
         assert_eq!(ctx.range_ms_max(), Some(2000));
         ctx.check_range(2000).unwrap();

@@ -25,7 +25,7 @@ impl Db {
     /// soon as the WAL's series are known. Appends are then accepted and acknowledged as usual, and
     /// become visible when the WAL is replayed. Reads of a range for which the WAL may have samples
     /// wait for the replay until their deadline ([`Error::Replaying`]), or return partial results
-    /// ([`QueryContext::with_partial_results`]). Flushes, deletions, snapshots and
+    /// ([`ReadOptions::takes_partial`](varve_context::ReadOptions::takes_partial)). Flushes, deletions, snapshots and
     /// [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
     /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
     ///

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::proto::MetricFamily;
 use varve_config::settings::Settings;
-use varve_context::{Limit, MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext, ReadOptions};
 use varve_env::{Clock, SystemClock};
 use varve_system::metrics::{Registrar, SummaryVec, counts};
 use varve_tsdb::ReadContext;
@@ -160,22 +160,21 @@ impl Requests {
     ) -> ReadContext {
         let memory = self.memory(request).clone();
         let timeout = self.timeout(timeout);
-        let ctx = if self.limits.takes_partial {
-            QueryContext::with_partial_results(timeout, memory)
-        } else {
-            QueryContext::new(timeout, memory)
+        let mut options = ReadOptions {
+            takes_partial: self.limits.takes_partial,
+            ..ReadOptions::default()
         };
-        if class == RequestClass::Metadata
-            && let Some(series_max) = self.limits.metadata_series_max
-        {
-            ctx.limit_series(Limit::MetadataSeries, series_max);
+        if class == RequestClass::Metadata {
+            let series_max = self.limits.metadata_series_max;
+            options.series_max = series_max.map(|series_max| (Limit::MetadataSeries, series_max));
         }
         match &request.tenant {
             Some(tenant) => {
-                tenant.limit(&ctx);
+                tenant.limit(&mut options);
+                let ctx = QueryContext::with_options(timeout, memory, options);
                 ReadContext::restricted(ctx, Arc::clone(&tenant.matchers))
             }
-            None => ReadContext::unrestricted(ctx),
+            None => ReadContext::unrestricted(QueryContext::with_options(timeout, memory, options)),
         }
     }
 

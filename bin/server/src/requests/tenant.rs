@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use varve_config::web::{TenantConfig, TenantLimits};
-use varve_context::{Limit, MemoryBudget, QueryContext};
+use varve_context::{Limit, MemoryBudget, ReadOptions};
 use varve_model::Matcher;
 
 use super::fair_semaphore::FairSemaphore;
@@ -60,13 +60,13 @@ impl Tenant {
         self.id
     }
 
-    /// Limits a read.
-    pub(crate) fn limit(&self, ctx: &QueryContext) {
+    /// Limits what a request may read.
+    pub(crate) fn limit(&self, options: &mut ReadOptions) {
         if let Some(samples_max) = self.limits.samples_max {
-            ctx.limit_samples(Limit::TenantSamples, samples_max);
+            options.samples_max = Some((Limit::TenantSamples, samples_max));
         }
         if let Some(range_max) = self.limits.range_max {
-            ctx.limit_range(Limit::TenantRange, range_max);
+            options.range_s_max = Some((Limit::TenantRange, range_max.as_secs()));
         }
     }
 

@@ -1,7 +1,7 @@
 mod random;
 
 use tempfile::TempDir;
-use varve_context::{Limit, QueryContext};
+use varve_context::{Limit, MemoryBudget, QueryContext, ReadOptions};
 use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
@@ -486,8 +486,13 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
             (0, 51)
         );
     }
-    let limited = ReadContext::unbounded();
-    limited.limit_range(Limit::Other("range"), std::time::Duration::from_secs(3600));
+    let options = ReadOptions {
+        range_s_max: Some((Limit::Other("range"), 3600)),
+        ..ReadOptions::default()
+    };
+    let memory = MemoryBudget::new(Limit::Other("memory"), usize::MAX);
+    let limited = QueryContext::with_options(std::time::Duration::MAX, memory, options);
+    let limited = ReadContext::unrestricted(limited);
     assert_eq!(cached_in(&limited, &request), 0);
     assert_eq!(cached(&request), 51);
 }

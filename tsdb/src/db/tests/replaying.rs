@@ -5,7 +5,7 @@ use std::thread::scope;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use varve_context::{Interrupt, Limit, MemoryBudget};
+use varve_context::{Interrupt, Limit, MemoryBudget, ReadOptions};
 use varve_env::testing::PowerCut;
 use varve_model::Exemplar;
 
@@ -171,9 +171,14 @@ fn a_partial_result_comes_with_a_warning() {
     history(&fs, &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(&fs, options());
     let request = || {
-        ReadContext::unrestricted(QueryContext::with_partial_results(
+        let options = ReadOptions {
+            takes_partial: true,
+            ..ReadOptions::default()
+        };
+        ReadContext::unrestricted(QueryContext::with_options(
             Duration::from_secs(3600),
             MemoryBudget::new(Limit::Other("memory"), usize::MAX),
+            options,
         ))
     };
     let ctx = request();
