@@ -1,6 +1,6 @@
 //! Errors of a request: it must end, or it exceeds a limit.
 
-use crate::cancellation::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::limit::Limit;
 
 /// The result of an operation within the limits of a request.

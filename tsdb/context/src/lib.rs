@@ -9,13 +9,15 @@
 
 mod cancellation;
 mod error;
+mod interrupt;
 mod limit;
 mod memory;
 mod query_context;
 pub mod scheduler;
 
-pub use cancellation::{Cancellation, Interrupt};
+pub use cancellation::Cancellation;
 pub use error::{Error, Result};
+pub use interrupt::Interrupt;
 pub use limit::Limit;
 pub use memory::{Charge, MemoryBudget, MemoryReclaimer};
 pub use query_context::{CHECK_INTERVAL, QueryContext, ReadOptions};

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::cancellation::{Cancellation, Interrupt};
+use crate::cancellation::Cancellation;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::limit::Limit;
 use crate::memory::{Charge, MemoryBudget};
 
