@@ -6,7 +6,8 @@ use prost::Message;
 use varve_model::metadata::MetricType;
 use varve_protobuf::{Key, Reader, fixed64_key, len_key, varint_key};
 
-use super::{DECODED_SIZE_MAX, Error};
+use crate::error::Error;
+use crate::limits::DECODED_SIZE_MAX;
 
 /// A metric of a request.
 #[derive(Debug, Default)]

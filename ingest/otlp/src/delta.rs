@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
+use super::staleness::is_stale;
 
 /// Maximum number of streams.
 const STREAMS_MAX: usize = 100_000;
@@ -93,7 +94,7 @@ impl DeltaStreams {
         now: Instant,
     ) -> Result<(), String> {
         let (flags, &mut start_ns, time_ns) = point.flags_and_times();
-        if super::is_stale(flags) {
+        if is_stale(flags) {
             return Ok(());
         }
         let mut identity = name.as_bytes().to_vec();

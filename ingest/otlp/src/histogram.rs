@@ -4,7 +4,7 @@ use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, Histo
 use varve_model::staleness::STALE_NAN_BITS;
 
 use super::message::{Buckets, ExponentialPoint, HistogramPoint};
-use super::{is_stale, stale_or};
+use super::staleness::{is_stale, stale_or};
 
 /// Translates an exponential histogram.
 ///

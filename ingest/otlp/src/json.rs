@@ -19,7 +19,7 @@ use serde::de::{
 
 use varve_protobuf::{fixed64_key, len_key, varint_key};
 
-use super::Error;
+use super::error::Error;
 use super::value::BASE64;
 
 /// Returns a request in protobuf. Before the message grows, `check_size` is called with its new

@@ -6,8 +6,8 @@ use varve_model::labels::METRIC_NAME;
 
 use super::message::{KeyValue, Scope};
 use super::names::LabelNamer;
+use super::settings::{OtlpSettings, PromotedAttributes};
 use super::value::print;
-use super::{OtlpSettings, PromotedAttributes};
 
 /// Labels by name. Setting an empty value removes a label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 
-use super::Error;
+use super::error::Error;
 
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the
 /// end.

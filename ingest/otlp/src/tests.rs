@@ -5,6 +5,7 @@ use prost::Message;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 
+use super::limits::{DECODED_SIZE_MAX, TARGET_INFO_SAMPLES_MAX};
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
 use super::*;
 

@@ -14,15 +14,19 @@ use super::data::{
     n_points_of, note_times,
 };
 use super::delta::{DeltaPoint, DeltaStreams};
+use super::error::Error;
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
+use super::histogram;
 use super::labels::{Context, LabelMap, TARGET_INFO};
+use super::limits::TARGET_INFO_SAMPLES_MAX;
 use super::message::{
     Attributes, Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, Scope,
     SummaryPoint,
 };
 use super::names::{LabelNamer, metric_name, unit_name};
+use super::settings::OtlpSettings;
 use super::sink::Sink;
-use super::{Error, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
+use super::staleness::stale_or;
 
 /// Translates a request in protobuf. Metrics and data points that cannot be translated are
 /// rejected.

@@ -5,7 +5,6 @@
 //! message is at most `u32::MAX` bytes
 //! ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
-mod builder;
 mod label_hash;
 
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use varve_model::metadata::MetricType;
 use varve_model::{Sample, TimeRange};
 use varve_protobuf::Span;
 
-pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
 pub(crate) use label_hash::{KeyLanes, RouteKey};
 

@@ -14,7 +14,7 @@ use varve_otlp::{DeltaStreams, OtlpSettings};
 use varve_tsdb::Db;
 
 use crate::admission::{AdmissionControl, Budgets, Permit, TeamStatus};
-use crate::batch::{BatchBuilder, DecodedBatch, RouteHasher};
+use crate::batch::{DecodedBatch, RouteHasher};
 use crate::error::WriteError;
 use crate::ha::{Elections, Ha, HaSettings};
 use crate::limits::Limits;
@@ -24,6 +24,7 @@ use crate::relabel::{
     RelabelPreview, RelabelRuleState, RelabelRuleStats, Relabeling, UsedRelabelRule,
 };
 use crate::route::RouteCache;
+use crate::sources::batch_builder::BatchBuilder;
 use crate::write::buffers::{BufferPool, Buffers};
 use stats::{Counters, Stats};
 

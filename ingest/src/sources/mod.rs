@@ -1,5 +1,6 @@
 //! The sources of a write: each protocol decodes its request into a batch.
 
+pub(crate) mod batch_builder;
 pub(crate) mod otlp;
 mod own;
 pub(crate) mod recorded;

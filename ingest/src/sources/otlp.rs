@@ -8,8 +8,9 @@ use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 use varve_otlp::Sink;
 
+use super::batch_builder::BatchBuilder;
 use crate::admission::Origin;
-use crate::batch::{BatchBuilder, RouteKey};
+use crate::batch::RouteKey;
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::label_set::excerpt;

@@ -3,6 +3,7 @@
 //! A round begins when all samples of the previous round are acknowledged, so that the samples of a
 //! series arrive in order. Requests are encoded while they are sent, or some rounds ahead.
 
+mod options;
 mod requests;
 mod send;
 mod written;
@@ -16,45 +17,15 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::args::{WriteArgs, to_usize};
 use crate::fleet::Fleet;
-use crate::message::Version;
 use crate::output::print;
 use crate::process;
+pub(crate) use options::WriteOptions;
 use requests::{Encoder, Round};
 use send::{Pace, Sender};
 pub(crate) use written::Written;
 
 /// Requests are encoded ahead until they exceed this size.
 const AHEAD_BYTES_MAX: usize = 2 << 30;
-
-/// Options for sending.
-#[derive(Debug, Clone)]
-pub(crate) struct WriteOptions {
-    pub(crate) url: String,
-    pub(crate) n_connections: usize,
-    pub(crate) samples_per_request: usize,
-    /// Samples per second of all connections together. `None`: no limit.
-    pub(crate) rate: Option<f64>,
-    pub(crate) version: Version,
-    /// Whether requests are encoded before they are sent. If so, only the sending is timed.
-    pub(crate) ahead: bool,
-    pub(crate) pid: Option<u32>,
-}
-
-impl WriteOptions {
-    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per
-    /// request, as fast as the server accepts.
-    pub(crate) fn new(server: &str) -> Self {
-        Self {
-            url: format!("{server}/api/v1/write"),
-            n_connections: 2,
-            samples_per_request: 2_000,
-            rate: None,
-            version: Version::V1,
-            ahead: false,
-            pid: None,
-        }
-    }
-}
 
 /// Writes a fleet and prints statistics.
 ///

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use super::options::WriteOptions;
 use super::requests::Request;
-use super::{WriteOptions, Written};
+use super::written::Written;
 use crate::client::{Client, Response};
 
 /// Backoff, as Prometheus' `min_backoff` and `max_backoff`.

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use varve_model::metadata::MetricType;
 
+use super::batch_builder::BatchBuilder;
 use crate::admission::Origin;
-use crate::batch::BatchBuilder;
 use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
 use crate::outcome::{Rejections, Written};

@@ -4,7 +4,7 @@
 //! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge
 //! of zero buckets ends for it, and a negative or infinite threshold has no meaning.
 
-use super::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use super::native_histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
 /// The reason why a histogram is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]

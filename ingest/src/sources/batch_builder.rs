@@ -16,8 +16,8 @@ use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 use varve_protobuf::Span;
 
-use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::admission::memory::Reservation;
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::error::WriteError;
 use crate::limits::Limits;
 use crate::sources::remote_write::v1;
