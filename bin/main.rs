@@ -12,6 +12,7 @@ mod serve;
 
 use std::process::ExitCode;
 
+use varve_config::limits::name_limits;
 use varve_system::machine::allocator;
 use varve_system::printing::exit_code;
 use varve_tools as tools;
@@ -23,6 +24,7 @@ use cli::Command;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    name_limits();
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
         // Also `--help` and `--version`, with exit code 0.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_context::Limit;
+
 /// The error of a write request that failed as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -11,20 +13,21 @@ pub enum WriteError {
     #[error("malformed write request: {0}")]
     Malformed(#[from] Malformed),
     /// The request exceeds a limit. Nothing was stored, and a smaller request helps (HTTP 413).
-    #[error("{what} of {size} exceeds the limit of {limit} ({flag})")]
+    #[error("{what} of {size} exceeds the limit of {limit} ({bound})")]
     TooLarge {
         /// The quantity that is too large, with its unit.
         what: &'static str,
         /// The size of the request, as measured or as declared.
         size: u64,
-        /// The limit.
+        /// The value of the limit.
         limit: u64,
-        /// The flag that sets the limit.
-        flag: &'static str,
+        /// The limit.
+        bound: Limit,
     },
     /// Other requests hold too much memory. Nothing was stored, and a retry helps (HTTP 503).
     #[error(
-        "write requests hold {in_flight} bytes, {size} more exceed the limit of {limit} (--ingest.bytes-in-flight-max)"
+        "write requests hold {in_flight} bytes, {size} more exceed the limit of {limit} ({})",
+        Limit::WritesMemory
     )]
     Busy {
         /// Bytes that requests hold.
@@ -106,7 +109,7 @@ impl From<varve_otlp::Error> for WriteError {
                 what,
                 size,
                 limit,
-                flag: "OTLP",
+                bound: Limit::Other("OTLP"),
             },
         }
     }
@@ -175,25 +178,25 @@ pub enum Malformed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Exhausted {
     /// New series per second of a team.
-    #[error("the team exceeds its rate of new series ({})", self.setting())]
+    #[error("the team exceeds its rate of new series ({})", self.limit())]
     TeamNewSeries,
     /// New series per second of all teams.
-    #[error("requests exceed the rate of new series ({})", self.setting())]
+    #[error("requests exceed the rate of new series ({})", self.limit())]
     TotalNewSeries,
     /// Samples per second of a team.
-    #[error("the team exceeds its rate of samples ({})", self.setting())]
+    #[error("the team exceeds its rate of samples ({})", self.limit())]
     TeamSamples,
     /// Samples per second of all teams.
-    #[error("requests exceed the rate of samples ({})", self.setting())]
+    #[error("requests exceed the rate of samples ({})", self.limit())]
     TotalSamples,
     /// Permits to create series.
-    #[error("too many requests create series ({})", self.setting())]
+    #[error("too many requests create series ({})", self.limit())]
     SeriesCreation,
     /// Slots of the queue.
-    #[error("too many requests are queued ({})", self.setting())]
+    #[error("too many requests are queued ({})", self.limit())]
     Queue,
     /// Memory of the process.
-    #[error("too little memory is free for new series ({})", self.setting())]
+    #[error("too little memory is free for new series ({})", self.limit())]
     Memory,
 }
 
@@ -212,17 +215,17 @@ impl Exhausted {
         }
     }
 
-    /// Returns the flag or the configuration key that bounds the resource.
+    /// Returns the limit that bounds the resource.
     #[must_use]
-    pub fn setting(self) -> &'static str {
+    pub fn limit(self) -> Limit {
         match self {
-            Self::TeamNewSeries => "ingest.teams new_series_per_second",
-            Self::TotalNewSeries => "ingest.budget.new_series_per_second",
-            Self::TeamSamples => "ingest.teams samples_per_second",
-            Self::TotalSamples => "ingest.budget.samples_per_second",
-            Self::SeriesCreation => "--ingest.creation-concurrency-max",
-            Self::Queue => "queued write requests",
-            Self::Memory => "--memory.refuse-at",
+            Self::TeamNewSeries => Limit::TeamNewSeries,
+            Self::TotalNewSeries => Limit::TotalNewSeries,
+            Self::TeamSamples => Limit::TeamSampleRate,
+            Self::TotalSamples => Limit::TotalSampleRate,
+            Self::SeriesCreation => Limit::SeriesCreation,
+            Self::Queue => Limit::Other("queued write requests"),
+            Self::Memory => Limit::ProcessMemory,
         }
     }
 }

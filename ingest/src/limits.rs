@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use varve_context::Limit;
+
 use crate::error::WriteError;
 
 /// Limits of ingestion.
@@ -64,7 +66,7 @@ impl Limits {
     pub(crate) fn check_body(&self, size: usize) -> Result<(), WriteError> {
         check(
             "body size in bytes",
-            "--ingest.body-size-max",
+            Limit::BodySize,
             size as u64,
             self.body_size_max,
         )
@@ -75,7 +77,7 @@ impl Limits {
         let limit = self.decompressed_size_max.min(u32::MAX as usize);
         check(
             "decompressed size in bytes",
-            "--ingest.decompressed-size-max",
+            Limit::DecompressedSize,
             size,
             limit,
         )
@@ -86,7 +88,7 @@ impl Limits {
         let limit = self.series_per_request_max.min(u32::MAX as usize);
         check(
             "number of series",
-            "--ingest.series-per-request-max",
+            Limit::SeriesPerRequest,
             n_series as u64,
             limit,
         )
@@ -112,7 +114,7 @@ impl Limits {
     #[inline]
     fn check_count(&self, what: &'static str, n: usize) -> Result<(), WriteError> {
         let limit = self.samples_per_request_max.min(u32::MAX as usize);
-        check(what, "--ingest.samples-per-request-max", n as u64, limit)
+        check(what, Limit::SamplesPerRequest, n as u64, limit)
     }
 
     /// Checks the size of all label sets of a request with resolved symbols. It never exceeds
@@ -121,10 +123,10 @@ impl Limits {
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
         let by_message = self.decompressed_size_max as u64 * RESOLVED_FACTOR;
         let by_memory = self.bytes_in_flight_max as u64;
-        let (limit, flag) = if by_message < by_memory {
-            (by_message, "--ingest.decompressed-size-max (times 8)")
+        let (limit, bound) = if by_message < by_memory {
+            (by_message, Limit::ResolvedSize)
         } else {
-            (by_memory, "--ingest.bytes-in-flight-max")
+            (by_memory, Limit::WritesMemory)
         };
         if size <= limit {
             return Ok(());
@@ -134,15 +136,14 @@ impl Limits {
             what,
             size,
             limit,
-            flag,
+            bound,
         })
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {
-        let flag = "metadata entries";
         check(
             "number of metadata entries",
-            flag,
+            Limit::Other("metadata entries"),
             n_families as u64,
             self.families_per_request_max,
         )
@@ -150,12 +151,7 @@ impl Limits {
 }
 
 #[inline]
-fn check(
-    what: &'static str,
-    flag: &'static str,
-    size: u64,
-    limit: usize,
-) -> Result<(), WriteError> {
+fn check(what: &'static str, bound: Limit, size: u64, limit: usize) -> Result<(), WriteError> {
     let limit = limit as u64;
     if size <= limit {
         Ok(())
@@ -164,7 +160,7 @@ fn check(
             what,
             size,
             limit,
-            flag,
+            bound,
         })
     }
 }
@@ -191,19 +187,13 @@ mod tests {
                 .check_resolved(size)
                 .map_err(|e| e.to_string())
         };
-        let refused = |limit, flag| {
+        let refused = |limit, bound| {
             Err(format!(
-                "size in bytes of label sets with resolved symbols of 801 exceeds the limit of {limit} ({flag})"
+                "size in bytes of label sets with resolved symbols of 801 exceeds the limit of {limit} ({bound})"
             ))
         };
         assert_eq!((check(1000, 800), check(500, 500)), (Ok(()), Ok(())));
-        assert_eq!(
-            check(1000, 801),
-            refused(800, "--ingest.decompressed-size-max (times 8)")
-        );
-        assert_eq!(
-            check(500, 801),
-            refused(500, "--ingest.bytes-in-flight-max")
-        );
+        assert_eq!(check(1000, 801), refused(800, Limit::ResolvedSize));
+        assert_eq!(check(500, 801), refused(500, Limit::WritesMemory));
     }
 }

@@ -9,5 +9,6 @@
 pub mod external_url;
 pub mod file;
 pub mod flags;
+pub mod limits;
 pub mod settings;
 pub mod web;

@@ -301,12 +301,11 @@ impl ApiError {
         let cause = error.cause();
         let (kind, limit) = match cause {
             WriteError::Malformed(_) => (ErrorKind::BadData, None),
-            WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(Limit::Other(flag))),
+            WriteError::TooLarge { bound, .. } => (ErrorKind::TooLarge, Some(*bound)),
             WriteError::Busy { .. } => (ErrorKind::Unavailable, Some(Limit::WritesMemory)),
-            WriteError::Throttled { resource, .. } => (
-                ErrorKind::Unavailable,
-                Some(Limit::Other(resource.setting())),
-            ),
+            WriteError::Throttled { resource, .. } => {
+                (ErrorKind::Unavailable, Some(resource.limit()))
+            }
             WriteError::Moved => (ErrorKind::Unavailable, None),
             WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
             WriteError::Store(
@@ -368,6 +367,7 @@ mod tests {
 
     #[test]
     fn errors_have_the_status_and_type_of_prometheus() {
+        varve_config::limits::name_limits();
         check(
             ApiError::invalid_parameter("step", "a < \"b\""),
             400,
@@ -490,7 +490,7 @@ mod tests {
             what: "body",
             size: 2,
             limit: 1,
-            flag: "--x",
+            bound: Limit::Other("--x"),
         };
         assert_eq!(
             ApiError::of_write(&large, QueueTimeoutStatus::TooManyRequests)

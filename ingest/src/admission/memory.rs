@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
+use varve_context::Limit;
 
 use crate::error::WriteError;
 
@@ -101,12 +102,11 @@ impl Memory {
         let whole = own.saturating_add(size);
         if whole > alone_max {
             let what = "memory of the request in bytes";
-            let flag = "--ingest.bytes-in-flight-max (times 2)";
             return Err(WriteError::TooLarge {
                 what,
                 size: whole,
                 limit: alone_max,
-                flag,
+                bound: Limit::LoneWriteMemory,
             });
         }
         let grown = |in_flight: u64| {
@@ -201,9 +201,9 @@ mod tests {
         alone.grow(50).unwrap();
         assert_eq!(
             memory.reserve(1).unwrap_err().to_string(),
-            "write requests hold 200 bytes, 1 more exceed the limit of 100 (--ingest.bytes-in-flight-max)"
+            "write requests hold 200 bytes, 1 more exceed the limit of 100 (memory of write requests)"
         );
-        let too_large = "memory of the request in bytes of 201 exceeds the limit of 200 (--ingest.bytes-in-flight-max (times 2))";
+        let too_large = "memory of the request in bytes of 201 exceeds the limit of 200 (memory of a write request)";
         assert_eq!(alone.grow(1).unwrap_err().to_string(), too_large);
         let deadline = Instant::now() + Duration::from_secs(600);
         assert_eq!(

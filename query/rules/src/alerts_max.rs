@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use varve_context::Limit;
+
 /// Counts the alerts of all rules.
 #[derive(Debug)]
 pub struct AlertsMax {
@@ -59,7 +61,8 @@ impl AlertsMax {
         let new = used - n_old + n_new;
         if new > max && n_new > n_old {
             return Err(format!(
-                "{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)"
+                "{new} alerts of all rules exceed the limit of {max} ({})",
+                Limit::Alerts
             ));
         }
         Ok(new)

@@ -1,5 +1,7 @@
 //! [`Interrupt`]: why a request was interrupted.
 
+use crate::limit::Limit;
+
 /// Why a request was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
@@ -18,12 +20,14 @@ pub enum Interrupt {
     Killed = 4,
     /// The memory shared by all queries was exhausted, and this request held the most.
     #[error(
-        "query was ended to free memory: it held the most of all, and --query.max-memory-total was used up"
+        "query was ended to free memory: it held the most of all, and {} was used up",
+        Limit::QueryMemoryTotal
     )]
     Heaviest = 5,
     /// The process approached its memory limit, and this request held the most.
     #[error(
-        "query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at"
+        "query was ended to free memory: it held the most of all, and the process was above {}",
+        Limit::ProcessMemory
     )]
     Pressure = 6,
 }

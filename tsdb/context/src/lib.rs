@@ -18,6 +18,6 @@ pub mod scheduler;
 pub use cancellation::Cancellation;
 pub use error::{Error, Result};
 pub use interrupt::Interrupt;
-pub use limit::Limit;
+pub use limit::{Limit, LimitNames};
 pub use memory::{Charge, MemoryBudget, MemoryReclaimer};
 pub use query_context::{CHECK_INTERVAL, QueryContext, ReadOptions};

@@ -1,10 +1,12 @@
 //! [`Limit`]: which limit a request exceeded.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 /// A limit that a request may exceed. Code that reacts to a limit compares this, not its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
+    // Memory.
     /// Memory of one query.
     QueryMemory,
     /// Memory of all queries together. The same query may succeed when others have ended.
@@ -15,8 +17,12 @@ pub enum Limit {
     RulesMemory,
     /// Memory of write requests.
     WritesMemory,
+    /// Memory of a write request while no other is active.
+    LoneWriteMemory,
     /// Memory of all queries of a tenant.
     TenantMemory,
+
+    // Reads.
     /// Samples that a request of a tenant reads.
     TenantSamples,
     /// Length of the time that a selector of a tenant reads.
@@ -25,28 +31,100 @@ pub enum Limit {
     QuerySamples,
     /// Series that a request for metadata visits.
     MetadataSeries,
-    /// A limit to which no code reacts, by its name: that of a format, or of one place in the code.
+
+    // Write requests.
+    /// Bytes of a body as received.
+    BodySize,
+    /// Bytes of a decompressed body.
+    DecompressedSize,
+    /// Bytes of the label sets of a request with resolved symbols.
+    ResolvedSize,
+    /// Bytes of a decompressed import.
+    ImportSize,
+    /// Duration of an import.
+    ImportTime,
+    /// Series of a request.
+    SeriesPerRequest,
+    /// Samples, exemplars or symbols of a request.
+    SamplesPerRequest,
+    /// Labels of a series.
+    LabelsPerSeries,
+    /// Bytes of a label value.
+    LabelValueSize,
+    /// Requests that create series at the same time.
+    SeriesCreation,
+    /// Active series of a team.
+    TeamSeries,
+    /// Active series of all teams.
+    TotalSeries,
+    /// Series that a team creates per second.
+    TeamNewSeries,
+    /// Series that all teams create per second.
+    TotalNewSeries,
+    /// Samples of a team per second.
+    TeamSampleRate,
+    /// Samples of all teams per second.
+    TotalSampleRate,
+
+    // Rules.
+    /// Alerts of all rules.
+    Alerts,
+
+    /// A limit that nobody sets and to which no code reacts, by its name: that of a format, or of
+    /// one place in the code.
     Other(&'static str),
 }
 
+/// How a program calls the limits that it lets people set, such as by the names of its flags.
+pub type LimitNames = fn(Limit) -> Option<&'static str>;
+
+/// The names of the program. Like a logger they belong to the process, since errors of all crates
+/// name limits.
+static NAMES: OnceLock<LimitNames> = OnceLock::new();
+
 impl Limit {
-    /// Returns the name in errors and metrics: the flag or the key that sets the limit, if there is
-    /// one.
+    /// Sets how errors and metrics of this process call limits. The first call wins. Without one,
+    /// and where `names` has none, they say in plain words what is limited.
+    pub fn set_names(names: LimitNames) {
+        // Fails if the names are already set, as in tests.
+        let _first_stands = NAMES.set(names);
+    }
+
+    /// Returns the name in errors and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::QueryMemory => "--query.max-memory",
-            Self::QueryMemoryTotal => "--query.max-memory-total",
-            Self::ProcessMemory => "--memory.refuse-at",
-            Self::RulesMemory => "--rules.max-memory-total",
-            Self::WritesMemory => "--ingest.bytes-in-flight-max",
-            Self::TenantMemory => "tenants.limits.memory",
-            Self::TenantSamples => "tenants.limits.samples",
-            Self::TenantRange => "tenants.limits.range",
-            Self::QuerySamples => "--query.max-samples",
-            Self::MetadataSeries => "--query.max-metadata-series",
+        let given = NAMES.get().and_then(|names| names(self));
+        given.unwrap_or(match self {
+            Self::QueryMemory => "memory of a query",
+            Self::QueryMemoryTotal => "memory of all queries",
+            Self::ProcessMemory => "memory of the process",
+            Self::RulesMemory => "memory of rules",
+            Self::WritesMemory => "memory of write requests",
+            Self::LoneWriteMemory => "memory of a write request",
+            Self::TenantMemory => "memory of a tenant",
+            Self::TenantSamples => "samples of a tenant",
+            Self::TenantRange => "time range of a tenant",
+            Self::QuerySamples => "samples of a query",
+            Self::MetadataSeries => "series of a request for metadata",
+            Self::BodySize => "size of a body",
+            Self::DecompressedSize => "decompressed size of a body",
+            Self::ResolvedSize => "size of label sets",
+            Self::ImportSize => "decompressed size of an import",
+            Self::ImportTime => "duration of an import",
+            Self::SeriesPerRequest => "series of a write request",
+            Self::SamplesPerRequest => "samples of a write request",
+            Self::LabelsPerSeries => "the maximum of labels",
+            Self::LabelValueSize => "the maximum size",
+            Self::SeriesCreation => "requests that create series",
+            Self::TeamSeries => "active series of a team",
+            Self::TotalSeries => "active series of all teams",
+            Self::TeamNewSeries => "new series of a team per second",
+            Self::TotalNewSeries => "new series per second",
+            Self::TeamSampleRate => "samples of a team per second",
+            Self::TotalSampleRate => "samples per second",
+            Self::Alerts => "alerts of all rules",
             Self::Other(name) => name,
-        }
+        })
     }
 
     /// Returns `true` for a limit on the memory that a query holds, alone or with others.

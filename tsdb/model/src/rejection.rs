@@ -1,5 +1,7 @@
 //! Parts of a write that were not stored, each with the reason.
 
+use varve_context::Limit;
+
 use crate::label_set::LABELS_SIZE_MAX;
 
 /// A sample, or a series with all its samples, that was not stored.
@@ -56,13 +58,13 @@ pub enum RejectionReason {
     #[error("invalid UTF-8 in label name or value")]
     InvalidUtf8,
     /// A label set has too many labels.
-    #[error("more labels than --ingest.labels-per-series-max allows")]
+    #[error("more labels than {} allows", Limit::LabelsPerSeries)]
     TooManyLabels,
     /// A label name is too long.
     #[error("label name is too long")]
     LabelNameTooLong,
     /// A label value is too long.
-    #[error("label value longer than --ingest.label-value-size-max")]
+    #[error("label value longer than {}", Limit::LabelValueSize)]
     LabelValueTooLong,
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     #[error("label set larger than {} bytes", LABELS_SIZE_MAX)]
@@ -93,10 +95,16 @@ pub enum RejectionReason {
         clusters_max: u32,
     },
     /// A new series exceeds its team's budget of active series.
-    #[error("new series exceeds the maximum of active series of its team (ingest.teams)")]
+    #[error(
+        "new series exceeds the maximum of active series of its team ({})",
+        Limit::TeamSeries
+    )]
     TeamSeries,
     /// A new series exceeds the total budget of active series.
-    #[error("new series exceeds the maximum of active series of all teams (ingest.budget)")]
+    #[error(
+        "new series exceeds the maximum of active series of all teams ({})",
+        Limit::TotalSeries
+    )]
     TotalSeries,
 
     // New series of rules. They never wait, and their reasons carry the numbers that a sender finds

@@ -250,6 +250,7 @@ mod tests {
 
     #[test]
     fn messages_survive_each_coding() {
+        varve_config::limits::name_limits();
         let message = b"time series ".repeat(100_000);
         for name in ["", "gzip", "zstd", "snappy"] {
             let coding = Coding::of(name).unwrap();

@@ -368,7 +368,7 @@ mod tests {
             what: "body",
             size: 2,
             limit: 1,
-            flag: "--x",
+            bound: varve_context::Limit::Other("--x"),
         };
         clients.add(5, client("a", 1), &Err(error));
         clients.add(6, client("a", 1), &written(1));

@@ -347,6 +347,7 @@ mod tests {
     /// The form, the work and the response had a budget each.
     #[test]
     fn all_parts_of_a_request_draw_on_one_budget() {
+        varve_config::limits::name_limits();
         let requests = requests();
         let first = request(None);
         let mut form = requests.memory(&first).charge();

@@ -86,19 +86,19 @@ fn a_request_over_a_limit_is_refused_and_stores_nothing() {
     let bodies: [(&[u8], &str); 4] = [
         (
             &[0; 101],
-            "body size in bytes of 101 exceeds the limit of 100 (--ingest.body-size-max)",
+            "body size in bytes of 101 exceeds the limit of 100 (size of a body)",
         ),
         (
             b"\xe9\x07",
-            "decompressed size in bytes of 1001 exceeds the limit of 1000 (--ingest.decompressed-size-max)",
+            "decompressed size in bytes of 1001 exceeds the limit of 1000 (decompressed size of a body)",
         ),
         (
             b"\xff\xff\xff\xff\x0f\x00",
-            "decompressed size in bytes of 4294967295 exceeds the limit of 1000 (--ingest.decompressed-size-max)",
+            "decompressed size in bytes of 4294967295 exceeds the limit of 1000 (decompressed size of a body)",
         ),
         (
             &pack(&many)[..100],
-            "decompressed size in bytes of 4600 exceeds the limit of 1000 (--ingest.decompressed-size-max)",
+            "decompressed size in bytes of 4600 exceeds the limit of 1000 (decompressed size of a body)",
         ),
     ];
     for (body, expect) in bodies {

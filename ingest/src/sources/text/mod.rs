@@ -16,6 +16,7 @@ mod line;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
+use varve_context::Limit;
 use varve_model::metadata::MetricType;
 
 use super::batch_builder::BatchBuilder;
@@ -287,7 +288,7 @@ fn check_time(elapsed: Duration, timeout: Duration) -> Result<(), WriteError> {
         what: "duration of the import in ms",
         size,
         limit,
-        flag: "--web.read-timeout",
+        bound: Limit::ImportTime,
     })
 }
 
@@ -453,13 +454,11 @@ impl<R: BufRead> Lines<R> {
         self.size += n as u64;
         if self.size > self.size_max {
             let what = "decompressed size in bytes";
-            let flag =
-                "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
             return Err(WriteError::TooLarge {
                 what,
                 size: self.size,
                 limit: self.size_max,
-                flag,
+                bound: Limit::ImportSize,
             }
             .into());
         }
@@ -471,7 +470,7 @@ impl<R: BufRead> Lines<R> {
                 what,
                 size: n_sampleless,
                 limit,
-                flag: "one for each sample",
+                bound: Limit::Other("one for each sample"),
             }
             .into());
         }

@@ -496,7 +496,7 @@ fn all_rules_together_have_a_maximum_of_alerts() {
     let errors: Vec<String> = (0..2).filter_map(|idx| error(&group, idx)).collect();
     assert_eq!(
         errors,
-        ["4 alerts of all rules exceed the limit of 3 (--rules.alerts-max)"]
+        ["4 alerts of all rules exceed the limit of 3 (alerts of all rules)"]
     );
     assert_eq!(alerts_max.used(), 3);
     let (reloaded, _) = set_of(
@@ -528,7 +528,7 @@ fn too_many_alerts_fail_before_their_templates_are_expanded() {
     evaluate(group, &fake, 0);
     assert_eq!(
         error(group, 0).unwrap(),
-        "2 alerts of all rules exceed the limit of 1 (--rules.alerts-max)"
+        "2 alerts of all rules exceed the limit of 1 (alerts of all rules)"
     );
 }
 
