@@ -59,7 +59,7 @@ pub use limits::Limits;
 pub use outcome::{
     Example, ExemplarCounts, ExemplarRejection, RejectionCount, Rejections, SampleCounts, Written,
 };
-pub use receiver::{Receiver, stats::Stats};
+pub use receiver::{Receiver, stats::IngestStats};
 pub use route::RouteStats;
 pub use sources::otlp::OtlpEncoding;
 pub use sources::recorded::{RecordedBudget, RecordedSample};

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use varve_context::QueryContext;
 use varve_regexp::Regexp;
-use varve_rules::unit_test::{Settings, TestFile, TestResult};
+use varve_rules::unit_test::{TestFile, TestResult, TestSettings};
 use varve_system::printing::{error_chain, failure};
 use varve_tsdb::{Db, Options, WalSync};
 use varve_wire::time::parse_time_ms;
@@ -102,7 +102,7 @@ fn test_rules(args: &TestRulesArgs) -> Result<bool> {
         };
         Db::open(&path, options).map_err(|error| error.to_string())
     };
-    let settings = Settings {
+    let settings = TestSettings {
         features: args.features.features(),
         ignore_unknown_fields: args.ignore_unknown_fields,
         diff: args.diff,
@@ -126,7 +126,7 @@ fn test_rules(args: &TestRulesArgs) -> Result<bool> {
         .all(|(_, results)| failures(results).is_empty()))
 }
 
-fn test_file(path: &Path, settings: &Settings<'_>) -> Result<Vec<TestResult>> {
+fn test_file(path: &Path, settings: &TestSettings<'_>) -> Result<Vec<TestResult>> {
     let file = TestFile::parse(&std::fs::read_to_string(path)?).map_err(anyhow::Error::msg)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut rules = Vec::new();

@@ -62,8 +62,8 @@ pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
 pub use budget::{
-    AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, RULES_TEAM, TEAMS_MAX, TeamBudget,
-    TeamStatus, Usage,
+    AMOUNT_MAX, Amounts, BudgetError, BudgetUsage, Budgets, OTHER_TEAMS, RULES_TEAM, TEAMS_MAX,
+    TeamBudget, TeamStatus,
 };
 pub(crate) use budget::{Denied, Grant, Ledger, SeriesLimit, Team};
 pub(crate) use deferred::{Deferred, DeferredSeries};

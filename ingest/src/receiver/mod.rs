@@ -26,7 +26,7 @@ use crate::relabel::{
 use crate::route::RouteCache;
 use crate::sources::batch_builder::BatchBuilder;
 use crate::write::buffers::{BufferPool, Buffers};
-use stats::{Counters, Stats};
+use stats::{Counters, IngestStats};
 
 /// Accepts write requests for a store. Shared by all request threads.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Receiver {
 
     /// Returns the counters.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> IngestStats {
         let mut stats = self
             .counters
             .read(self.routes.stats(), self.admission.stats());

@@ -11,7 +11,7 @@ use crate::route::RouteStats;
 
 /// The counters of a [`Receiver`](crate::Receiver) since its creation, and its current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct IngestStats {
     /// Requests that were stored completely.
     pub requests_stored: u64,
     /// Requests of which a part was rejected, for reasons in `rejected`.
@@ -52,9 +52,9 @@ pub struct Stats {
 
 /// The counters behind one lock, which each request takes once, briefly.
 #[derive(Debug, Default)]
-pub(crate) struct Counters(Mutex<Stats>);
+pub(crate) struct Counters(Mutex<IngestStats>);
 
-impl Stats {
+impl IngestStats {
     fn add(&mut self, written: &Written) {
         self.samples_stored += written.stored.total;
         self.samples_dropped += written.dropped.total;
@@ -103,8 +103,8 @@ impl Counters {
         self.0.lock().add(written);
     }
 
-    pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> Stats {
-        Stats {
+    pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> IngestStats {
+        IngestStats {
             route,
             admission,
             ..self.0.lock().clone()

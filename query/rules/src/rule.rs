@@ -21,7 +21,7 @@ pub const EVALUATIONS_KEPT: usize = 20;
 #[derive(Debug)]
 pub struct Rule {
     /// As in the file.
-    pub definition: file::Rule,
+    pub definition: file::RuleDefinition,
     /// The expression as Prometheus prints it.
     pub expr: Arc<str>,
     /// Labels and annotations of an alerting rule by their text.
@@ -42,7 +42,7 @@ pub(crate) struct RuleState {
     pub(crate) written: BTreeSet<Labels>,
     evaluations: VecDeque<EvaluationRecord>,
     has_matched: bool,
-    costs: Costs,
+    costs: RuleCosts,
 }
 
 /// The outcome of the last evaluation.
@@ -91,7 +91,7 @@ pub struct EvaluationRecord {
 
 /// Costs of a rule since it was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Costs {
+pub struct RuleCosts {
     /// Seconds of evaluation.
     pub seconds: f64,
     /// Samples read.
@@ -112,7 +112,7 @@ pub struct RuleStatus {
     /// `true` if a selector has ever matched a series.
     pub has_matched: bool,
     /// The costs so far.
-    pub costs: Costs,
+    pub costs: RuleCosts,
 }
 
 impl RuleStatus {
@@ -139,7 +139,7 @@ impl RuleStatus {
 
 impl Rule {
     pub(crate) fn new(
-        definition: file::Rule,
+        definition: file::RuleDefinition,
         is_restored: bool,
         alerts_max: Arc<AlertsMax>,
     ) -> Self {
@@ -179,7 +179,7 @@ impl Rule {
 
     /// Returns the matchers of the fixed labels of the series that this rule writes.
     pub(crate) fn label_matchers(&self) -> Vec<Matcher> {
-        let file::Rule { name, labels, .. } = &self.definition;
+        let file::RuleDefinition { name, labels, .. } = &self.definition;
         let alert = self.is_alerting().then(|| Matcher::equal(ALERT_NAME, name));
         let labels = labels
             .iter()
@@ -284,7 +284,7 @@ impl Drop for Rule {
 }
 
 /// Parses the labels and annotations of an alerting rule.
-fn templates(definition: &file::Rule) -> BTreeMap<String, Template> {
+fn templates(definition: &file::RuleDefinition) -> BTreeMap<String, Template> {
     let RuleKind::Alerting(alerting) = &definition.kind else {
         return BTreeMap::new();
     };

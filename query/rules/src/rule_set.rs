@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::alerts_max::AlertsMax;
 use crate::file::RuleFile;
-use crate::group::{Group, RemovedGroup, Settings};
+use crate::group::{Group, GroupSettings, RemovedGroup};
 use crate::time::Time;
 
 /// All groups, by file and name.
@@ -17,7 +17,7 @@ pub struct RuleSet {
 
 /// The difference between two rule sets.
 #[derive(Debug)]
-pub struct Change {
+pub struct RuleSetChange {
     set: RuleSet,
     /// Groups and their successors.
     changed: Vec<(Arc<Group>, Arc<Group>)>,
@@ -39,8 +39,8 @@ impl RuleSet {
         default_interval: Duration,
         restores: bool,
         alerts_max: &Arc<AlertsMax>,
-    ) -> Change {
-        let mut change = Change {
+    ) -> RuleSetChange {
+        let mut change = RuleSetChange {
             set: Self::default(),
             changed: Vec::new(),
             removed: Vec::new(),
@@ -76,11 +76,11 @@ impl RuleSet {
     }
 }
 
-impl Change {
+impl RuleSetChange {
     /// Stops changed and removed groups, waits for their evaluations, and carries state over.
     /// Returns the new set, and the series of removed groups.
     #[must_use]
-    pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<RemovedGroup>) {
+    pub fn apply(self, now: Time, settings: &GroupSettings) -> (RuleSet, Vec<RemovedGroup>) {
         // All groups end at the same time, so that a reload waits only for the slowest rule.
         for group in self.changed.iter().map(|(old, _)| old).chain(&self.removed) {
             group.stop();

@@ -55,7 +55,7 @@ struct Shared {
     memory: MemoryBudget,
     /// Bytes reserved until the request ends.
     held: AtomicUsize,
-    /// The values of [`Request::hold_shared`](varve_regexp::Request::hold_shared) by address.
+    /// The values of [`MatchRequest::hold_shared`](varve_regexp::MatchRequest::hold_shared) by address.
     held_values: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
     options: ReadOptions,
     /// Description of the data missing from the results.
@@ -247,7 +247,7 @@ impl QueryContext {
 }
 
 /// Regular expressions are compiled and matched within the limits of the request.
-impl varve_regexp::Request for QueryContext {
+impl varve_regexp::MatchRequest for QueryContext {
     type Error = Error;
     type Charge = Charge;
 
@@ -307,7 +307,7 @@ impl fmt::Debug for QueryContext {
 
 #[cfg(test)]
 mod tests {
-    use varve_regexp::{Regexp, Request as _};
+    use varve_regexp::{MatchRequest as _, Regexp};
 
     use super::*;
 

@@ -15,7 +15,7 @@ use super::chunk;
 use super::head_chunks::{HeadChunk, HeadChunkFiles};
 use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX};
 use super::wal::{
-    Compression, HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader,
+    HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader, WalCompression,
     WalFiles,
 };
 
@@ -94,7 +94,7 @@ pub struct FoundRecord<'a> {
     /// Offset of its first fragment.
     pub offset: u64,
     /// Compression in the segment.
-    pub compression: Compression,
+    pub compression: WalCompression,
     /// Size in the segment in bytes, without the headers of its fragments.
     pub size: u64,
     /// Type, if known.

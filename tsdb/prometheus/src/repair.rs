@@ -201,7 +201,7 @@ fn unreadable(record: &RawRecord) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::Compression;
+    use crate::wal::WalCompression;
     use varve_env::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
@@ -231,7 +231,7 @@ mod tests {
             };
             pages.put(&RawRecord {
                 offset: 0,
-                compression: Compression::None,
+                compression: WalCompression::None,
                 bytes,
             });
         }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, Hir, HirKind, Repetition};
 
-use super::request::Request;
+use super::request::MatchRequest;
 
 /// The first character outside of ASCII, and the first symbol.
 const FIRST: u8 = 0x80;
@@ -35,7 +35,10 @@ impl Alphabet {
     ///
     /// # Errors
     /// If the request is interrupted.
-    pub(crate) fn of<R: Request>(hir: &Hir, request: Option<&R>) -> Result<Option<Self>, R::Error> {
+    pub(crate) fn of<R: MatchRequest>(
+        hir: &Hir,
+        request: Option<&R>,
+    ) -> Result<Option<Self>, R::Error> {
         let mut sets = BTreeSet::new();
         collect(hir, request, &mut sets)?;
         let mut starts: Vec<u32> = sets
@@ -155,7 +158,7 @@ impl Alphabet {
 }
 
 /// Collects the sets of characters outside of ASCII that a pattern distinguishes.
-fn collect<R: Request>(
+fn collect<R: MatchRequest>(
     hir: &Hir,
     request: Option<&R>,
     sets: &mut BTreeSet<Ranges>,

@@ -11,7 +11,7 @@ use regex_automata::util::start;
 use regex_syntax::hir::{Hir, Look};
 
 use super::alphabet::Alphabet;
-use super::request::{LimitExceeded, Request};
+use super::request::{LimitExceeded, MatchRequest};
 
 /// Decides matches.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ const BUILD_COST: usize = 3;
 
 impl Automaton {
     /// Builds the automaton of a pattern. Memory is charged to `request` while building.
-    pub(crate) fn new<R: Request>(hir: Hir, request: Option<&R>) -> Result<Self, R::Error> {
+    pub(crate) fn new<R: MatchRequest>(hir: Hir, request: Option<&R>) -> Result<Self, R::Error> {
         let (hir, alphabet) = in_symbols(anchored(hir), request)?;
         let nfa = within_limit(request, |limit| {
             let config = NFA::config()
@@ -89,7 +89,7 @@ impl Automaton {
     }
 
     /// Returns `true` if all of `text` matches. Checks `request` in long searches.
-    pub(crate) fn is_match<R: Request>(
+    pub(crate) fn is_match<R: MatchRequest>(
         &self,
         text: &str,
         request: Option<&R>,
@@ -134,7 +134,7 @@ pub(crate) fn anchored(hir: Hir) -> Hir {
 ///
 /// # Errors
 /// If the request is interrupted.
-pub(crate) fn in_symbols<R: Request>(
+pub(crate) fn in_symbols<R: MatchRequest>(
     hir: Hir,
     request: Option<&R>,
 ) -> Result<(Hir, Option<Alphabet>), R::Error> {
@@ -149,7 +149,7 @@ pub(crate) fn in_symbols<R: Request>(
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit. Without a request there is no limit.
-pub(crate) fn within_limit<T, R: Request>(
+pub(crate) fn within_limit<T, R: MatchRequest>(
     request: Option<&R>,
     build: impl Fn(Option<usize>) -> Option<T>,
 ) -> Result<T, R::Error> {

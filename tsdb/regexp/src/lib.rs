@@ -15,7 +15,7 @@
 //!    [`CACHE_SIZE_MAX`] bytes.
 //!
 //! Used by the label matchers of the store, and by all crates that accept patterns. The crate knows
-//! no labels. Deadline and memory come through the trait [`Request`].
+//! no labels. Deadline and memory come through the trait [`MatchRequest`].
 #![forbid(unsafe_code)]
 
 mod regexp;
@@ -34,7 +34,7 @@ mod request;
 
 pub use error::RegexpError;
 pub use regexp::{CACHE_SIZE_MAX, Regexp, RegexpCacheStats, cache_stats};
-pub use request::{LimitExceeded, Request};
+pub use request::{LimitExceeded, MatchRequest};
 pub use rewrite::Rewrite;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use quick_cache::sync::Cache;
 
 use super::automaton::Automaton;
 use super::error::RegexpError;
-use super::request::{NoRequest, Request, reserve};
+use super::request::{MatchRequest, NoRequest, reserve};
 use super::shape::{Shape, shape_of};
 use super::syntax::{self, Goal, TREE_COPIES};
 
@@ -61,11 +61,11 @@ impl Regexp {
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub fn compile<R: Request>(&self, request: &R) -> Result<(), R::Error> {
+    pub fn compile<R: MatchRequest>(&self, request: &R) -> Result<(), R::Error> {
         self.compiled(Some(request)).map(drop)
     }
 
-    fn compiled<R: Request>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
+    fn compiled<R: MatchRequest>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
         let Shared {
             pattern,
             tree_size,
@@ -116,7 +116,7 @@ impl Regexp {
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub fn is_match_in<R: Request>(&self, request: &R, text: &str) -> Result<bool, R::Error> {
+    pub fn is_match_in<R: MatchRequest>(&self, request: &R, text: &str) -> Result<bool, R::Error> {
         self.compiled(Some(request))?.is_match(text, Some(request))
     }
 
@@ -169,7 +169,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    fn new<R: Request>(
+    fn new<R: MatchRequest>(
         pattern: &str,
         tree_size: usize,
         request: Option<&R>,
@@ -192,7 +192,7 @@ impl Compiled {
         })
     }
 
-    fn is_match<R: Request>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
+    fn is_match<R: MatchRequest>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
         match (&self.shape, &self.automaton) {
             (Shape::Literals(literals), _) => Ok(literals.contains(text)),
             (Shape::Affixes(affixes), _) => Ok(affixes.is_match(text)),

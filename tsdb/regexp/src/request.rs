@@ -7,7 +7,7 @@ use std::sync::Arc;
 ///
 /// The store implements it for its query context, so that this crate knows no clock and no memory
 /// budget. No method waits: patterns are compiled under locks.
-pub trait Request {
+pub trait MatchRequest {
     /// The reason why a request must end.
     type Error: From<LimitExceeded>;
     /// Reserved memory, which is released when the value is dropped.
@@ -72,7 +72,7 @@ impl LimitExceeded {
 /// The absent request of patterns of the configuration and of tools, which have no limits.
 pub(crate) enum NoRequest {}
 
-impl Request for NoRequest {
+impl MatchRequest for NoRequest {
     type Error = LimitExceeded;
     type Charge = ();
 
@@ -102,7 +102,7 @@ impl Request for NoRequest {
 }
 
 /// Reserves `size` bytes for memory of a short life.
-pub(crate) fn reserve<R: Request>(request: &R, size: usize) -> Result<R::Charge, R::Error> {
+pub(crate) fn reserve<R: MatchRequest>(request: &R, size: usize) -> Result<R::Charge, R::Error> {
     let mut charge = request.charge();
     request.grow(&mut charge, size)?;
     Ok(charge)

@@ -11,7 +11,7 @@ use super::alphabet::Alphabet;
 use super::automaton::{anchored, in_symbols, within_limit};
 use super::error::RegexpError;
 use super::regexp::Regexp;
-use super::request::{LimitExceeded, NoRequest, Request, reserve};
+use super::request::{LimitExceeded, MatchRequest, NoRequest, reserve};
 use super::syntax::{self, Goal, Syntax, TREE_COPIES};
 
 /// A regular expression and a template.
@@ -79,7 +79,7 @@ impl Rewrite {
     /// # Errors
     /// The errors of [`Rewrite::apply_in`], and [`LimitExceeded`] if the result exceeds `size_max`
     /// bytes.
-    pub fn replace_all_in<R: Request>(
+    pub fn replace_all_in<R: MatchRequest>(
         &self,
         request: &R,
         text: &str,
@@ -139,7 +139,7 @@ impl Rewrite {
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit, and [`LimitExceeded`] for a large
     /// pattern on a long text.
-    pub fn apply_in<R: Request>(
+    pub fn apply_in<R: MatchRequest>(
         &self,
         request: &R,
         text: &str,
@@ -147,7 +147,7 @@ impl Rewrite {
         self.expand(text, Some(request))
     }
 
-    fn compiled<R: Request>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
+    fn compiled<R: MatchRequest>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
         // Fast path: used before.
         if let Some(compiled) = self.compiled.get() {
             return Ok(compiled);
@@ -156,7 +156,7 @@ impl Rewrite {
         Ok(self.compiled.get_or_init(|| compiled))
     }
 
-    fn expand<R: Request>(
+    fn expand<R: MatchRequest>(
         &self,
         text: &str,
         request: Option<&R>,
@@ -184,7 +184,7 @@ impl Rewrite {
     }
 
     /// Calls `f` with each piece of the expanded template, in order.
-    fn each_piece<R: Request>(
+    fn each_piece<R: MatchRequest>(
         &self,
         groups: &Groups<'_>,
         request: Option<&R>,
@@ -211,7 +211,7 @@ impl Rewrite {
 }
 
 impl Compiled {
-    fn new<R: Request>(
+    fn new<R: MatchRequest>(
         pattern: &str,
         is_anchored: bool,
         request: Option<&R>,

@@ -244,7 +244,7 @@ impl Drop for Charge {
     }
 }
 
-impl Request for Limited {
+impl MatchRequest for Limited {
     type Error = Error;
     type Charge = Charge;
 

@@ -200,7 +200,7 @@ impl Entry {
 mod tests {
     use varve_rules::arrival::Lags;
     use varve_rules::file::{self, Options};
-    use varve_rules::{AlertsMax, RestoreOptions, Settings};
+    use varve_rules::{AlertsMax, RestoreOptions, GroupSettings};
 
     use super::*;
 
@@ -232,7 +232,7 @@ mod tests {
             .map(|file| ("f".into(), file))
             .collect();
         let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10)));
-        let settings = Settings {
+        let settings = GroupSettings {
             query_offset: Duration::ZERO,
             resend_delay: 60 * S,
             restore: RestoreOptions {

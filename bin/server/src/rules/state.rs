@@ -13,7 +13,7 @@ use varve_context::{Limit, MemoryBudget};
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::arrival::Lags;
-use varve_rules::{AlertsMax, RuleSet, Settings, Threads, Time};
+use varve_rules::{AlertsMax, RuleSet, GroupSettings, Threads, Time};
 use varve_system::metrics::Registrar;
 
 use super::entries::Entries;
@@ -66,7 +66,7 @@ pub struct Rules {
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     set: Arc<RuleSet>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<GroupSettings>,
     /// Evaluation interval of groups that set none.
     default_interval: Duration,
     /// Maximum time that an evaluation waits for data; `None` if it does not wait.
@@ -161,7 +161,7 @@ impl Rules {
     }
 
     /// Returns the default interval of groups, and the settings in force.
-    pub fn settings(&self) -> (Duration, Settings) {
+    pub fn settings(&self) -> (Duration, GroupSettings) {
         let live = self.live();
         (live.default_interval, (*live.settings).clone())
     }
@@ -223,8 +223,8 @@ impl Rules {
     }
 }
 
-fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Settings {
-    Settings {
+fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> GroupSettings {
+    GroupSettings {
         query_offset: config.global.rule_query_offset,
         resend_delay: options.resend_delay,
         restore: options.restore,

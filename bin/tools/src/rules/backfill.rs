@@ -16,7 +16,7 @@ use serde::Deserialize;
 use varve_client::{Client, escape};
 use varve_model::labels::METRIC_NAME;
 use varve_promql::{Features, print};
-use varve_rules::file::{self, Options, Rule, RuleKind};
+use varve_rules::file::{self, Options, RuleDefinition, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};
 
@@ -95,7 +95,7 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
         };
         for batch in batches(&group.rules) {
             let rules = batch.into_iter().map(|idx| &group.rules[idx]);
-            let rules: Vec<&Rule> = rules
+            let rules: Vec<&RuleDefinition> = rules
                 .filter(|rule| matches!(rule.kind, RuleKind::Recording))
                 .collect();
             backfill.level(&rules, grid)?;
@@ -122,7 +122,7 @@ struct Backfill<'a> {
 
 impl Backfill<'_> {
     /// Evaluates rules that do not depend on each other, and imports their samples.
-    fn level(&mut self, rules: &[&Rule], grid: Grid) -> Result<()> {
+    fn level(&mut self, rules: &[&RuleDefinition], grid: Grid) -> Result<()> {
         self.n_levels += 1;
         let path = self.scratch.path().join(format!("{}.om", self.n_levels));
         let mut out =
@@ -160,7 +160,7 @@ impl Backfill<'_> {
     }
 
     /// Writes the samples of a rule that the server does not have. Returns their number.
-    fn evaluate(&mut self, rule: &Rule, grid: Grid, out: &mut impl Write) -> Result<u64> {
+    fn evaluate(&mut self, rule: &RuleDefinition, grid: Grid, out: &mut impl Write) -> Result<u64> {
         let mut n_samples = 0;
         let mut start_ms = grid.first_ms;
         while start_ms <= grid.end_ms {
@@ -202,7 +202,12 @@ impl Backfill<'_> {
     }
 
     /// Returns the samples of a rule that the server has, by label set and time.
-    fn known(&mut self, rule: &Rule, start_ms: i64, end_ms: i64) -> Result<HashSet<(String, i64)>> {
+    fn known(
+        &mut self,
+        rule: &RuleDefinition,
+        start_ms: i64,
+        end_ms: i64,
+    ) -> Result<HashSet<(String, i64)>> {
         let selector = format!("{{__name__={:?}}}[{}ms]", rule.name, end_ms - start_ms + 1);
         let form = format!("query={}&time={}", escape(&selector), seconds(end_ms));
         let data = self.client.post_data("/api/v1/query", &form)?;
@@ -223,7 +228,7 @@ impl Backfill<'_> {
 }
 
 /// Returns the labels of a recorded series.
-fn recorded(rule: &Rule, mut labels: Labels) -> Labels {
+fn recorded(rule: &RuleDefinition, mut labels: Labels) -> Labels {
     labels.extend(rule.labels.clone());
     labels.insert(METRIC_NAME.to_owned(), rule.name.clone());
     labels.retain(|_, value| !value.is_empty());

@@ -18,8 +18,8 @@ mod token_bucket;
 
 pub use budgets::{AMOUNT_MAX, Amounts, BudgetError, Budgets, TeamBudget};
 pub(crate) use ledger::{Grant, Ledger};
+pub use policy::{BudgetUsage, TeamStatus};
 pub(crate) use policy::{Denied, SeriesLimit};
-pub use policy::{TeamStatus, Usage};
 pub(crate) use teams::Team;
 #[cfg(test)]
 pub(crate) use teams::TeamNames;

@@ -12,7 +12,10 @@ use super::document::RawFile;
 use super::error::FileError;
 use super::locate::Step;
 use super::raw::{RawGroup, RawRule, given};
-use super::{Alerting, Expression, Group, GroupState, Options, Rule, RuleFile, RuleKind, Texts};
+use super::{
+    Alerting, Expression, GroupDefinition, GroupState, Options, RuleDefinition, RuleFile, RuleKind,
+    Texts,
+};
 use varve_template::Template;
 
 /// Fields of a group in a PrometheusRule that Prometheus does not have.
@@ -131,7 +134,7 @@ impl Checker<'_> {
         }
     }
 
-    fn groups(&mut self) -> Vec<Group> {
+    fn groups(&mut self) -> Vec<GroupDefinition> {
         let file = self.file;
         let mut names = BTreeSet::new();
         let mut groups = Vec::with_capacity(file.groups.len());
@@ -152,7 +155,7 @@ impl Checker<'_> {
         groups
     }
 
-    fn one_group(&mut self, g: usize, raw: &RawGroup) -> Group {
+    fn one_group(&mut self, g: usize, raw: &RawGroup) -> GroupDefinition {
         self.labels(&group_path(g, ["labels"]), &raw.labels);
         self.group = format!("group {}", quoted(&raw.name));
         let interval_ms = self.duration(&group_path(g, ["interval"]), "interval", &raw.interval);
@@ -180,7 +183,7 @@ impl Checker<'_> {
             .limit
             .map_or(0, |limit| usize::try_from(limit).unwrap_or(0));
         let interval_ms = interval_ms.filter(|&interval_ms| interval_ms > 0);
-        Group {
+        GroupDefinition {
             name: raw.name.clone(),
             interval_ms,
             query_offset_ms,
@@ -191,7 +194,7 @@ impl Checker<'_> {
     }
 
     /// Returns the rule, or `None` if it has an error.
-    fn rule(&mut self, path: &[Step], group: &RawGroup, raw: &RawRule) -> Option<Rule> {
+    fn rule(&mut self, path: &[Step], group: &RawGroup, raw: &RawRule) -> Option<RuleDefinition> {
         let path_of = |field: &str| [path, &[field.into()]].concat();
         let record = given(&raw.record);
         let alert = given(&raw.alert);
@@ -266,7 +269,7 @@ impl Checker<'_> {
             }),
             None => RuleKind::Recording,
         };
-        Some(Rule {
+        Some(RuleDefinition {
             name: raw.name().to_owned(),
             expr: expr?,
             labels,

@@ -11,7 +11,7 @@
 //! Invariants
 //! 1. [`parse`] accepts a file of Prometheus if and only if Prometheus does, and reports all errors
 //!    with positions.
-//! 2. The labels of a [`Rule`] include the labels of its group.
+//! 2. The labels of a [`RuleDefinition`] include the labels of its group.
 
 mod check;
 mod document;
@@ -43,12 +43,12 @@ pub struct RuleFile {
     /// `namespace/name` of the manifest; `None` for Prometheus' own format.
     pub manifest: Option<String>,
     /// The groups in the order of the file. Their names are unique.
-    pub groups: Vec<Group>,
+    pub groups: Vec<GroupDefinition>,
 }
 
 /// A group of rules that are evaluated together.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct GroupDefinition {
     /// Unique in the file.
     pub name: String,
     /// Evaluation interval in milliseconds; `None` if the global one applies.
@@ -60,7 +60,7 @@ pub struct Group {
     /// Determines whether alerts are sent.
     pub state: GroupState,
     /// The rules in the order of evaluation.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RuleDefinition>,
 }
 
 /// The state that a file requests for a group.
@@ -75,7 +75,7 @@ pub enum GroupState {
 
 /// A rule.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct RuleDefinition {
     /// Name of the metric or of the alert.
     pub name: String,
     /// The expression.

@@ -9,11 +9,11 @@ use varve_model::labels::METRIC_NAME;
 use varve_promql::selectors;
 
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
-use crate::file::{Rule, RuleKind};
+use crate::file::{RuleDefinition, RuleKind};
 
 /// Returns batches of rules by index. The rules of a batch are independent. Batches run in order.
 #[must_use]
-pub fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
+pub fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
     let reads: Vec<Vec<Vec<Matcher>>> = rules
         .iter()
         .map(|rule| selectors(&rule.expr.tree))
@@ -39,7 +39,7 @@ pub fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
     batches
 }
 
-fn writes_same(a: &Rule, b: &Rule) -> bool {
+fn writes_same(a: &RuleDefinition, b: &RuleDefinition) -> bool {
     let have_same_kind = matches!(
         (&a.kind, &b.kind),
         (RuleKind::Recording, RuleKind::Recording) | (RuleKind::Alerting(_), RuleKind::Alerting(_))
@@ -48,7 +48,7 @@ fn writes_same(a: &Rule, b: &Rule) -> bool {
 }
 
 /// Returns `true` if one of the selectors may match a series that `rule` writes.
-pub(super) fn may_read<S: AsRef<[Matcher]>>(selectors: &[S], rule: &Rule) -> bool {
+pub(super) fn may_read<S: AsRef<[Matcher]>>(selectors: &[S], rule: &RuleDefinition) -> bool {
     selectors.iter().any(|matchers| {
         let passes = |label: &str, value: &str| {
             matchers

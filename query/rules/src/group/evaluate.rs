@@ -12,7 +12,7 @@ use varve_query::{SharedScans, VectorSample};
 use varve_template::{Environment, error_text};
 
 use super::dependencies::may_read;
-use super::{Group, Settings, duration};
+use super::{Group, GroupSettings, duration};
 use crate::alert::{self, Alert, AlertState, Source};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
@@ -48,7 +48,7 @@ pub(super) struct GroupEvaluation<'a> {
     pub(super) mode: Mode,
     pub(super) scans: Option<SharedScans>,
     pub(super) storage: &'a dyn Storage,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a GroupSettings,
 }
 
 /// What the rules of an evaluation add up to.
@@ -75,7 +75,7 @@ impl Group {
         tick: Time,
         mode: Mode,
         storage: &dyn Storage,
-        settings: &Settings,
+        settings: &GroupSettings,
     ) -> Iteration {
         let _running = self.running.lock();
         if self.is_stopped() {
@@ -117,7 +117,7 @@ impl Group {
     /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve
     /// them. Omits alerts that `keep_firing_for` no longer keeps: Alertmanager may have resolved
     /// them.
-    pub fn resend(&self, now: Time, storage: &dyn Storage, settings: &Settings) {
+    pub fn resend(&self, now: Time, storage: &dyn Storage, settings: &GroupSettings) {
         for rule in &self.rules {
             let RuleKind::Alerting(alerting) = &rule.definition.kind else {
                 continue;
@@ -140,7 +140,7 @@ impl Group {
         now: Time,
         selects: &dyn Fn(&Alert) -> bool,
         storage: &dyn Storage,
-        settings: &Settings,
+        settings: &GroupSettings,
     ) {
         if self.is_dry_run() || !rule.is_alerting() {
             return;

@@ -40,7 +40,7 @@ pub use reload::RemovedGroup;
 
 /// Settings of all groups.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GroupSettings {
     /// `global.rule_query_offset`: the query offset of groups that set none.
     pub query_offset: Duration,
     /// `--rules.alert.resend-delay`: minimum time between two notifications of an alert.
@@ -61,7 +61,7 @@ pub struct Group {
     /// The file.
     pub file: Arc<str>,
     /// Its name in the file.
-    pub definition: file::Group,
+    pub definition: file::GroupDefinition,
     /// The rules in the order of the file.
     pub rules: Vec<Rule>,
     schedule: Schedule,
@@ -118,7 +118,7 @@ impl Group {
     #[must_use]
     pub fn new(
         file: Arc<str>,
-        definition: file::Group,
+        definition: file::GroupDefinition,
         default_interval: Duration,
         restores: bool,
         alerts_max: &Arc<AlertsMax>,
@@ -169,7 +169,7 @@ impl Group {
 
     /// Returns the query offset.
     #[must_use]
-    pub fn query_offset(&self, settings: &Settings) -> Duration {
+    pub fn query_offset(&self, settings: &GroupSettings) -> Duration {
         self.definition
             .query_offset_ms
             .map_or(settings.query_offset, duration)

@@ -6,7 +6,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Matcher, TimeRange};
 
 use super::evaluate::stale;
-use super::{Group, Settings};
+use super::{Group, GroupSettings};
 use crate::file::{RuleKind, Texts};
 use crate::rule::Rule;
 use crate::storage::{Failure, Output, OutputKind, Storage};
@@ -72,7 +72,7 @@ impl Group {
 
     /// Returns the series of a removed group, which must be stopped.
     #[must_use]
-    pub fn removed(&self, now: Time, settings: &Settings) -> RemovedGroup {
+    pub fn removed(&self, now: Time, settings: &GroupSettings) -> RemovedGroup {
         let written = self
             .rules
             .iter()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use varve_model::{Labels, Matcher, TimeRange};
 
 use super::evaluate::{GroupEvaluation, Mode};
-use super::{Group, Settings, duration};
+use super::{Group, GroupSettings, duration};
 use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts, Stored};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::Rule;
@@ -21,7 +21,7 @@ const CONTINUED_INTERVALS: u32 = 5;
 
 impl Group {
     /// Restores the times at which alerts became active.
-    pub(super) fn restore(&self, storage: &dyn Storage, settings: &Settings) {
+    pub(super) fn restore(&self, storage: &dyn Storage, settings: &GroupSettings) {
         let now = storage.now();
         let clock = Instant::now();
         let range = TimeRange {
@@ -59,7 +59,7 @@ impl Group {
         now: Time,
         longest: Duration,
         storage: &dyn Storage,
-        settings: &Settings,
+        settings: &GroupSettings,
     ) -> Result<Option<Time>, Failure> {
         let offset = self.query_offset(settings);
         let range = TimeRange {
@@ -102,7 +102,7 @@ impl Group {
         last: Time,
         newest: Time,
         storage: &dyn Storage,
-        settings: &Settings,
+        settings: &GroupSettings,
     ) -> Result<(), Failure> {
         let _running = self.running.lock();
         if self.is_stopped() {
@@ -151,7 +151,7 @@ struct Continuation<'a> {
     last: Time,
     newest: Time,
     storage: &'a dyn Storage,
-    settings: &'a Settings,
+    settings: &'a GroupSettings,
     /// When repeating evaluations ends.
     deadline: Instant,
 }

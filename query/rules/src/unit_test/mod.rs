@@ -24,7 +24,7 @@ pub use document::TestFile;
 use document::{AlertTest, ExpectedSample, ExprTest, TestGroup};
 
 /// Options of [`TestFile::run`].
-pub struct Settings<'a> {
+pub struct TestSettings<'a> {
     /// The optional parts of PromQL.
     pub features: Features,
     /// Ignores unknown fields in rule files.
@@ -48,7 +48,7 @@ pub struct TestResult {
     pub name: String,
     /// The messages of failed tests.
     pub failures: Vec<String>,
-    /// All samples, with [`Settings::debug`].
+    /// All samples, with [`TestSettings::debug`].
     pub dump: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl TestFile {
     pub fn run(
         &self,
         rule_files: &[(String, String)],
-        settings: &Settings<'_>,
+        settings: &TestSettings<'_>,
     ) -> Result<Vec<TestResult>, String> {
         let mut order = BTreeMap::new();
         for (name, position) in self.group_eval_order.iter().zip(0..) {

@@ -15,7 +15,7 @@ use super::compare::{
 };
 use super::sequence;
 use super::store::{Input, Store};
-use super::{AlertTest, ExprTest, Settings, TestGroup};
+use super::{AlertTest, ExprTest, TestGroup, TestSettings};
 use crate::alert::{ALERT_NAME, AlertState, RestoreOptions};
 use crate::alerts_max::AlertsMax;
 use crate::file;
@@ -28,7 +28,7 @@ pub(super) struct Context<'a> {
     pub(super) interval_ms: i64,
     pub(super) is_fuzzy: bool,
     pub(super) rule_files: &'a [(String, String)],
-    pub(super) settings: &'a Settings<'a>,
+    pub(super) settings: &'a TestSettings<'a>,
 }
 
 /// The year 1.
@@ -70,7 +70,7 @@ struct TestRun<'a> {
     context: &'a Context<'a>,
     store: Store,
     groups: Vec<Group>,
-    settings: group::Settings,
+    settings: group::GroupSettings,
     start_ms: i64,
 }
 
@@ -99,7 +99,7 @@ impl<'a> TestRun<'a> {
             features,
         });
         let db = (context.settings.open)().map_err(one)?;
-        let settings = group::Settings {
+        let settings = group::GroupSettings {
             query_offset: Duration::ZERO,
             resend_delay: Duration::ZERO,
             restore: RestoreOptions {
@@ -346,7 +346,7 @@ fn inputs(test: &TestGroup) -> Result<Vec<Input>, String> {
 
 /// Returns the groups of all rule files, in the order of evaluation.
 fn groups(context: &Context<'_>, interval: Duration) -> Result<Vec<Group>, Vec<String>> {
-    let Settings {
+    let TestSettings {
         features,
         ignore_unknown_fields,
         ..

@@ -11,7 +11,7 @@ const SNAPPY_GAIN_MAX: usize = 22;
 
 /// Compression of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
+pub enum WalCompression {
     /// Not compressed.
     #[default]
     None,
@@ -21,7 +21,7 @@ pub enum Compression {
     Zstd,
 }
 
-impl Compression {
+impl WalCompression {
     /// Returns the name in Prometheus' `--storage.tsdb.wal-compression-type`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -105,9 +105,9 @@ mod tests {
         let snappy = snap::raw::Encoder::new().compress_vec(&record).unwrap();
         let zstd = zstd::encode_all(&record[..], 1).unwrap();
         for (compression, bytes) in [
-            (Compression::None, &record),
-            (Compression::Snappy, &snappy),
-            (Compression::Zstd, &zstd),
+            (WalCompression::None, &record),
+            (WalCompression::Snappy, &snappy),
+            (WalCompression::Zstd, &zstd),
         ] {
             assert_eq!(
                 compression.decode(bytes).as_deref(),
@@ -122,13 +122,13 @@ mod tests {
     fn records_over_the_size_limit_are_rejected() {
         // A snappy block that claims to decompress three bytes to 100 MB.
         assert_eq!(
-            Compression::Snappy.decode(&[0x80, 0xc2, 0xd7, 0x2f, 0]),
+            WalCompression::Snappy.decode(&[0x80, 0xc2, 0xd7, 0x2f, 0]),
             None
         );
         let bomb =
             zstd::encode_all(std::io::repeat(0).take(RECORD_SIZE_MAX as u64 + 1), 1).unwrap();
         assert!(bomb.len() < 1 << 20);
-        assert_eq!(Compression::Zstd.decode(&bomb), None);
-        assert_eq!(Compression::Zstd.decode(b"no frame"), None);
+        assert_eq!(WalCompression::Zstd.decode(&bomb), None);
+        assert_eq!(WalCompression::Zstd.decode(b"no frame"), None);
     }
 }

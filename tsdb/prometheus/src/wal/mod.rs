@@ -21,7 +21,7 @@ mod segments;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use compression::{Compression, RECORD_SIZE_MAX};
+pub use compression::{RECORD_SIZE_MAX, WalCompression};
 pub(crate) use page_writer::PageWriter;
 pub(crate) use reader::{BufferPool, HEADER_SIZE};
 pub use reader::{PAGE_SIZE, RawRecord, SegmentReader};

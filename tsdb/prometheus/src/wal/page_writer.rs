@@ -1,6 +1,6 @@
 //! Writes records as fragments in pages of a segment.
 
-use super::compression::Compression;
+use super::compression::WalCompression;
 use super::reader::{FIRST, FULL, HEADER_SIZE, LAST, MIDDLE, PAGE_SIZE, RawRecord, SNAPPY, ZSTD};
 
 /// Writes records as fragments in pages.
@@ -16,9 +16,9 @@ impl PageWriter {
     /// Appends a record.
     pub(crate) fn put(&mut self, record: &RawRecord) {
         let flag = match record.compression {
-            Compression::None => 0,
-            Compression::Snappy => SNAPPY,
-            Compression::Zstd => ZSTD,
+            WalCompression::None => 0,
+            WalCompression::Snappy => SNAPPY,
+            WalCompression::Zstd => ZSTD,
         };
         let mut rest = &record.bytes[..];
         let mut is_first = true;

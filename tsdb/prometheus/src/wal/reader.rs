@@ -14,7 +14,7 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_env::{Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
-use super::compression::{Compression, RECORD_SIZE_MAX};
+use super::compression::{RECORD_SIZE_MAX, WalCompression};
 use super::segments::Segment;
 
 /// Size of a page.
@@ -37,7 +37,7 @@ pub struct RawRecord {
     /// Offset of its first fragment.
     pub offset: u64,
     /// Compression of `bytes`.
-    pub compression: Compression,
+    pub compression: WalCompression,
     /// Data of all fragments.
     pub bytes: Vec<u8>,
 }
@@ -94,7 +94,7 @@ pub struct SegmentReader {
 enum PagePart<'a> {
     Fragment {
         kind: u8,
-        compression: Compression,
+        compression: WalCompression,
         data: &'a [u8],
     },
     /// Zeros up to the end of the page.
@@ -225,7 +225,7 @@ impl SegmentReader {
         &mut self,
         offset: u64,
         kind: u8,
-        compression: Compression,
+        compression: WalCompression,
         data: Vec<u8>,
         spare: &mut BufferPool,
         damage: &mut DamageReport,
@@ -389,9 +389,9 @@ fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
         return PagePart::Corrupt("checksum mismatch of a fragment");
     }
     let compression = match first & (SNAPPY | ZSTD) {
-        0 => Compression::None,
-        SNAPPY => Compression::Snappy,
-        ZSTD => Compression::Zstd,
+        0 => WalCompression::None,
+        SNAPPY => WalCompression::Snappy,
+        ZSTD => WalCompression::Zstd,
         _ => return PagePart::Corrupt("fragment with two compression flags"),
     };
     debug_assert!(

@@ -15,7 +15,7 @@ pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
         let before = pages.bytes.len();
         pages.put(&RawRecord {
             offset: 0,
-            compression: Compression::None,
+            compression: WalCompression::None,
             bytes: bytes.clone(),
         });
         // A header never starts in the last six bytes of a page.

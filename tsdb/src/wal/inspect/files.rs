@@ -12,7 +12,7 @@ use crate::wal::reader::LargeFrameLock;
 
 /// A file of the WAL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogFile {
+pub struct WalFile {
     /// The path.
     pub path: PathBuf,
     /// The kind of the file.
@@ -31,7 +31,7 @@ pub struct LogFile {
     pub is_closed: bool,
 }
 
-impl LogFile {
+impl WalFile {
     /// Returns its size in bytes; 0 if it cannot be opened.
     pub fn size(&self, fs: &dyn Fs) -> u64 {
         size_of_file(fs, &self.path)
@@ -66,7 +66,7 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 /// # Errors
 /// [`Error::Io`] if a directory cannot be listed or a checkpoint cannot be read; [`Error::Version`]
 /// if the format of a checkpoint is not supported.
-pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
+pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<WalFile>> {
     let wal_dir = dir.join("wal");
     let mut files = Vec::new();
     for epoch in Epoch::list(fs, &wal_dir)? {
@@ -77,7 +77,7 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     Ok(files)
 }
 
-fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
+fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<WalFile>> {
     let dir = epoch.log_dir(wal_dir, log);
     let names = list_if_exists(fs, &dir)?;
     let mut files = Vec::new();
@@ -86,7 +86,7 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
         files.extend(numbers.iter().map(|&number| {
             let is_closed = kind != SegmentKind::Checkpoint && is_closed(&numbers, number);
             let path = dir.join(kind.file_name(number));
-            LogFile {
+            WalFile {
                 path,
                 kind,
                 epoch: epoch.number,
@@ -103,7 +103,7 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
 }
 
 /// Sets the roles of the files of one log, choosing the checkpoint as a replay does.
-fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) -> Result<()> {
+fn assign_roles(fs: &dyn Fs, files: &mut [WalFile]) -> Result<()> {
     let checkpoints: Vec<_> = files
         .iter()
         .filter(|file| file.kind == SegmentKind::Checkpoint)

@@ -11,7 +11,7 @@
 //! Invariants
 //! 1. Reading changes nothing and takes no lock: a server may be running. Concurrent writes of a
 //!    server may look like torn tails. Files that it removes are counted in
-//!    [`Inspection::n_removed_files`].
+//!    [`WalInspection::n_removed_files`].
 //! 2. At most one window of one file and one record are in memory. An inspection also holds the
 //!    refs of all series.
 
@@ -24,10 +24,10 @@ mod statistics;
 mod tests;
 
 pub use content::{Content, LoggedSample, LoggedStart, RECORD_NAMES};
-pub use files::{LogFile, Role, is_varve_directory, list};
+pub use files::{Role, WalFile, is_varve_directory, list};
 pub use read::{FileIntegrity, FoundFrame, read_file};
-pub use repair::{Repair, RepairedFile, repair};
-pub use statistics::{FileSummary, Inspection, PartSizes, inspect};
+pub use repair::{RepairedFile, WalRepair, repair};
+pub use statistics::{FileSummary, PartSizes, WalInspection, inspect};
 
 pub use super::file_name::SegmentKind;
 pub use super::record::SampleSizes;

@@ -6,7 +6,7 @@ use varve_env::Fs;
 use varve_env::damage::{DamageKind, DamageReport};
 
 use super::content::{Content, Decoder};
-use super::files::LogFile;
+use super::files::WalFile;
 use crate::error::{Error, Result};
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
@@ -58,7 +58,7 @@ pub struct FileIntegrity {
 /// The errors of `each`; [`Error::Io`] if there are too many open files.
 pub fn read_file(
     fs: &dyn Fs,
-    file: &LogFile,
+    file: &WalFile,
     damage: &mut DamageReport,
     each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileIntegrity> {
@@ -108,7 +108,7 @@ pub fn read_file(
 /// Reads the frames of an open file.
 pub(super) fn read_frames(
     mut reader: Reader<'_>,
-    file: &LogFile,
+    file: &WalFile,
     mut end: FileIntegrity,
     damage: &mut DamageReport,
     mut each: impl FnMut(FoundFrame<'_>) -> Result<()>,
@@ -177,7 +177,7 @@ pub(super) fn read_frames(
 
 /// Records damage of a valid frame.
 fn check_frame(
-    file: &LogFile,
+    file: &WalFile,
     frame: &Frame<'_>,
     content: &Content<'_>,
     damage: &mut DamageReport,

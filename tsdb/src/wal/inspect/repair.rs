@@ -19,7 +19,7 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_env::{Fs, remove_if_exists, replace_file, save_original};
 
 use super::content::Content;
-use super::files::{LogFile, Role, list};
+use super::files::{Role, WalFile, list};
 use super::read::{FileIntegrity, FoundFrame, NO_HEADER, read_frames};
 use crate::error::{Error, Result};
 use crate::wal::checkpoint;
@@ -34,7 +34,7 @@ const TMP_SUFFIX: &str = ".repaired.tmp";
 
 /// The result of a repair, or of a dry run.
 #[derive(Debug, Clone, Default)]
-pub struct Repair {
+pub struct WalRepair {
     /// The damage found.
     pub damage: DamageReport,
     /// The files that are rewritten or moved to the quarantine.
@@ -77,7 +77,7 @@ pub fn repair(
     dir: &Path,
     write: bool,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Repair> {
+) -> Result<WalRepair> {
     let lock_path = dir.join("lock");
     let _lock = write
         .then(|| fs.lock(&lock_path).map_err(Error::lock(&lock_path)))
@@ -87,8 +87,8 @@ pub fn repair(
         .iter()
         .try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let quarantine = dir.join("quarantine");
-    let mut repair = Repair::default();
-    let unsuperseded: Vec<(&LogFile, u64)> = files
+    let mut repair = WalRepair::default();
+    let unsuperseded: Vec<(&WalFile, u64)> = files
         .iter()
         .filter(|file| file.role != Role::Superseded)
         .map(|file| (file, file.size(fs)))
@@ -103,13 +103,13 @@ pub fn repair(
     Ok(repair)
 }
 
-impl Repair {
+impl WalRepair {
     fn repair_file(
         &mut self,
         fs: &dyn Fs,
         quarantine: &Path,
-        file: &LogFile,
-        files: &[LogFile],
+        file: &WalFile,
+        files: &[WalFile],
         write: bool,
     ) -> Result<()> {
         let large = LargeFrameLock::default();
@@ -175,7 +175,7 @@ impl Repair {
 /// frames.
 fn open<'a>(
     fs: &dyn Fs,
-    file: &LogFile,
+    file: &WalFile,
     large: &'a LargeFrameLock,
     damage: &mut DamageReport,
 ) -> Result<Option<Reader<'a>>> {
@@ -215,7 +215,7 @@ fn open<'a>(
     Ok(None)
 }
 
-fn examine(reader: Reader<'_>, file: &LogFile, damage: &mut DamageReport) -> Result<ValidFrames> {
+fn examine(reader: Reader<'_>, file: &WalFile, damage: &mut DamageReport) -> Result<ValidFrames> {
     let mut valid = ValidFrames::default();
     read_frames(reader, file, FileIntegrity::default(), damage, |frame| {
         if matches!(frame.content, Content::Unknown) {
@@ -241,7 +241,7 @@ fn examine(reader: Reader<'_>, file: &LogFile, damage: &mut DamageReport) -> Res
 }
 
 /// Returns `true` if there are segments that the checkpoint supersedes.
-fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
+fn has_older_segments(checkpoint: &WalFile, files: &[WalFile]) -> bool {
     files.iter().any(|file| {
         let is_same_log = (file.epoch, file.log) == (checkpoint.epoch, checkpoint.log);
         is_same_log && file.kind != SegmentKind::Checkpoint && file.number < checkpoint.number
@@ -249,7 +249,7 @@ fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
 }
 
 /// Replaces a file by one without frames.
-fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
+fn replace_with_empty(fs: &dyn Fs, file: &WalFile) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
     FrameFile::create(fs, &tmp, file.kind, salt)?.finish()?;
@@ -258,7 +258,7 @@ fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
 
 /// Returns the temporary path of the replacement for `file`. Removes a replacement that an
 /// interrupted run left there.
-fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
+fn tmp_path(fs: &dyn Fs, file: &WalFile) -> Result<PathBuf> {
     let mut name = file.path.file_name().unwrap_or_default().to_owned();
     name.push(TMP_SUFFIX);
     let tmp = file.path.with_file_name(name);
@@ -267,7 +267,7 @@ fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
 }
 
 /// Replaces a file with a file of its valid frames.
-fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) -> Result<()> {
+fn rewrite(fs: &dyn Fs, file: &WalFile, framing: Framing, valid: ValidFrames) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     let large = LargeFrameLock::default();
     let reader = Reader::open_as(fs, &file.path, file.kind, framing, &large)?;

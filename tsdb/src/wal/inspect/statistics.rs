@@ -9,7 +9,7 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::{Labels, TimeRange};
 
 use super::content::Content;
-use super::files::{LogFile, Role, list};
+use super::files::{Role, WalFile, list};
 use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
 use crate::wal::checkpoint;
@@ -24,7 +24,7 @@ const ATTEMPTS_MAX: usize = 5;
 
 /// Statistics and damage of a WAL.
 #[derive(Debug, Clone, Default)]
-pub struct Inspection {
+pub struct WalInspection {
     /// Damage of live files. Damage of superseded files has no effect and is not listed.
     pub damage: DamageReport,
     /// The files, in the order of [`list`].
@@ -48,7 +48,7 @@ const UNKNOWN_SERIES_MAX: usize = 100_000;
 #[derive(Debug, Clone)]
 pub struct FileSummary {
     /// The file.
-    pub file: LogFile,
+    pub file: WalFile,
     /// Size, version, damage.
     pub integrity: FileIntegrity,
     /// Valid frames by record name.
@@ -94,7 +94,11 @@ pub struct PartSizes {
 ///
 /// # Errors
 /// [`Error::Io`] if a directory cannot be listed.
-pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
+pub fn inspect(
+    fs: &dyn Fs,
+    dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<WalInspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     for _ in 1..ATTEMPTS_MAX {
         let found = inspect_once(fs, dir, progress)?;
@@ -105,10 +109,14 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> R
     inspect_once(fs, dir, progress)
 }
 
-fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
+fn inspect_once(
+    fs: &dyn Fs,
+    dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<WalInspection> {
     let files = list(fs, dir)?;
     let total = files.iter().map(|file| file.size(fs)).sum();
-    let mut inspection = Inspection::default();
+    let mut inspection = WalInspection::default();
     let mut done = 0;
     let newest_epoch = files.iter().map(|file| file.epoch).max().unwrap_or(0);
     let mut defined = Definitions {
@@ -133,11 +141,11 @@ fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> 
     Ok(inspection)
 }
 
-impl Inspection {
+impl WalInspection {
     fn add_file(
         &mut self,
         fs: &dyn Fs,
-        file: &LogFile,
+        file: &WalFile,
         defined: &mut Definitions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileSummary> {
@@ -180,7 +188,7 @@ impl Inspection {
     }
 
     /// Collects the defined series, and counts samples of undefined ones.
-    fn check_series(&mut self, file: &LogFile, content: &Content<'_>, defined: &mut Definitions) {
+    fn check_series(&mut self, file: &WalFile, content: &Content<'_>, defined: &mut Definitions) {
         let mut used = |series: u64| {
             if !defined.contains(file, series) {
                 self.n_unknown_samples += 1;
@@ -224,11 +232,11 @@ struct Definitions {
 
 impl Definitions {
     /// Returns the series that are defined beside those of `file`.
-    fn of(&mut self, file: &LogFile) -> &mut HashSet<u64> {
+    fn of(&mut self, file: &WalFile) -> &mut HashSet<u64> {
         self.by_log.entry(self.log(file)).or_default()
     }
 
-    fn contains(&self, file: &LogFile, series: u64) -> bool {
+    fn contains(&self, file: &WalFile, series: u64) -> bool {
         let is_in = |log| {
             self.by_log
                 .get(&log)
@@ -250,13 +258,13 @@ impl Definitions {
         newest().map(HashSet::len).sum::<usize>() as u64 + n_earlier as u64
     }
 
-    fn log(&self, file: &LogFile) -> Option<usize> {
+    fn log(&self, file: &WalFile) -> Option<usize> {
         (file.epoch == self.newest_epoch).then_some(file.log)
     }
 }
 
 /// Returns the number of defined series whose labels belong to another log of the epoch.
-fn n_misplaced_series(file: &LogFile, content: &Content<'_>) -> u64 {
+fn n_misplaced_series(file: &WalFile, content: &Content<'_>) -> u64 {
     // No store has another number of logs.
     let is_possible = file.n_logs.is_power_of_two();
     let is_misplaced = |labels: &&Labels| is_possible && log_of(labels, file.n_logs) != file.log;
@@ -270,7 +278,7 @@ fn n_misplaced_series(file: &LogFile, content: &Content<'_>) -> u64 {
 }
 
 /// Records a checkpoint that is not complete.
-fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
+fn check_end(fs: &dyn Fs, file: &WalFile, damage: &mut DamageReport) {
     if let Ok(Some(found)) = checkpoint::examine(fs, &file.path, &LargeFrameLock::default()) {
         damage.push(
             &file.path,
@@ -282,7 +290,7 @@ fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
 }
 
 impl FileSummary {
-    fn of(file: &LogFile) -> Self {
+    fn of(file: &WalFile) -> Self {
         Self {
             file: file.clone(),
             integrity: FileIntegrity::default(),
@@ -330,7 +338,7 @@ impl FileSummary {
 }
 
 impl PartSizes {
-    fn add(&mut self, file: &LogFile, frame: &FoundFrame<'_>) {
+    fn add(&mut self, file: &WalFile, frame: &FoundFrame<'_>) {
         let is_checkpoint = file.kind == SegmentKind::Checkpoint;
         let part = match &frame.content {
             Content::Samples(found, sizes) => {

@@ -28,7 +28,7 @@ fn fixture() -> tempfile::TempDir {
     dir
 }
 
-fn inspect_dir(dir: &Path) -> Inspection {
+fn inspect_dir(dir: &Path) -> WalInspection {
     inspect(&RealFs, dir, &mut |done, total| assert!(done <= total)).unwrap()
 }
 
@@ -197,7 +197,7 @@ fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
             "seed {seed}: nothing is written without being asked"
         );
         let found = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
-        let repaired_files = |repair: &Repair| {
+        let repaired_files = |repair: &WalRepair| {
             repair
                 .repaired
                 .iter()

@@ -16,7 +16,7 @@ use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Steps, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
-use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
+use varve_rules::{Alert, AlertsMax, Group, GroupSettings, Mode, Notification, Time};
 use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::ReadContext;
@@ -63,7 +63,7 @@ pub(crate) async fn backtest(
         let path = form.first("file");
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
-        let settings = Settings {
+        let settings = GroupSettings {
             threads: None,
             ..settings
         };
@@ -139,7 +139,7 @@ fn only_alerts(mut file: RuleFile) -> RuleFile {
 /// store does not have.
 fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>> {
     let rules = || file.groups.iter().flat_map(|group| &group.rules);
-    let is_alert = |rule: &&file::Rule| matches!(rule.kind, RuleKind::Alerting(_));
+    let is_alert = |rule: &&file::RuleDefinition| matches!(rule.kind, RuleKind::Alerting(_));
     let recorded: BTreeSet<&str> = rules()
         .filter(|rule| !is_alert(rule))
         .map(|rule| rule.name.as_str())
@@ -178,7 +178,7 @@ fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<
 fn run_group(
     work: &Work,
     group: &Group,
-    settings: &Settings,
+    settings: &GroupSettings,
     range: TimeRange,
     firings: &mut Firings,
 ) -> Result<Vec<BacktestedRule>> {

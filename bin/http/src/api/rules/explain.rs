@@ -328,7 +328,7 @@ fn printed(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use varve_promql::{Features, parse};
-    use varve_rules::rule::{Costs, Health};
+    use varve_rules::rule::{Health, RuleCosts};
 
     use super::*;
 
@@ -347,7 +347,7 @@ mod tests {
         };
         let steps = steps(&expr, evaluate).unwrap();
         let health = Health::Good;
-        let costs = Costs::default();
+        let costs = RuleCosts::default();
         let status = RuleStatus {
             health,
             alerts: Vec::new(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use varve_ingest::admission::{Amounts, TeamStatus, Usage};
+use varve_ingest::admission::{Amounts, BudgetUsage, TeamStatus};
 
 use crate::error::{ApiError, Result};
 use crate::response::success;
@@ -82,8 +82,8 @@ impl From<Amounts> for TeamAmounts {
     }
 }
 
-impl From<Usage> for TeamUsage {
-    fn from(usage: Usage) -> Self {
+impl From<BudgetUsage> for TeamUsage {
+    fn from(usage: BudgetUsage) -> Self {
         Self {
             active_series: usage.active_series,
             new_series_per_second: usage.new_series_per_second,

@@ -2,11 +2,11 @@
 
 use prometheus::proto::MetricFamily;
 use varve_ingest::relabel::{DisabledByUse, RelabelRuleStats};
-use varve_ingest::{Receiver, Stats};
+use varve_ingest::{IngestStats, Receiver};
 use varve_system::metrics::{counts, family};
 
 /// Collects the metrics of writes.
-pub(super) fn writes(stats: &Stats) -> Vec<MetricFamily> {
+pub(super) fn writes(stats: &IngestStats) -> Vec<MetricFamily> {
     let mut all = counts([
         ("varve_ingest_received_bytes_total", stats.received_bytes),
         ("varve_ingest_samples_stored_total", stats.samples_stored),
@@ -45,7 +45,7 @@ pub(super) fn writes(stats: &Stats) -> Vec<MetricFamily> {
     all
 }
 
-fn requests(stats: &Stats) -> MetricFamily {
+fn requests(stats: &IngestStats) -> MetricFamily {
     let by_outcome = [
         ("stored", stats.requests_stored),
         ("partial", stats.requests_partial),
@@ -63,7 +63,7 @@ fn requests(stats: &Stats) -> MetricFamily {
 
 /// Returns what was rejected by reason. A family appears with its first rejection, because it needs
 /// at least one metric.
-fn rejections(stats: &Stats) -> Vec<MetricFamily> {
+fn rejections(stats: &IngestStats) -> Vec<MetricFamily> {
     let exemplars = stats.exemplars.rejected.iter();
     let throttled = stats.requests_throttled.iter();
     let rejected = stats.rejected.iter();

@@ -9,7 +9,7 @@ use varve_env::damage::DamageReport;
 use varve_model::{Exemplar, Labels};
 use varve_system::printing::stdout;
 use varve_tsdb::inspect::{
-    Content, LogFile, LoggedSample, RECORD_NAMES, Role, SegmentKind, list, read_file,
+    Content, LoggedSample, RECORD_NAMES, Role, SegmentKind, WalFile, list, read_file,
 };
 
 use crate::progress::{Progress, Unit};
@@ -67,7 +67,7 @@ pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
 }
 
 /// Reads all definitions, so that the filter knows the matching series.
-fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
+fn learn(files: &[WalFile], filter: &mut Filter) -> Result<()> {
     for file in files {
         if file.kind == SegmentKind::Samples {
             continue;

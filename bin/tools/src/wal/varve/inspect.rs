@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_env::RealFs;
 use varve_env::damage::{DamageKind, DamageReport};
-use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role, SegmentKind};
+use varve_tsdb::inspect::{self, FileSummary, PartSizes, Role, SegmentKind, WalInspection};
 use varve_tsdb::stats::BlockSummary;
 
 use crate::output::table;
@@ -48,7 +48,7 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
 }
 
 /// Returns totals of the WAL, and an estimate of what a replay would lose.
-fn totals(found: &Inspection, wal: Verdict) -> String {
+fn totals(found: &WalInspection, wal: Verdict) -> String {
     let sums = Sums::new(&found.files);
     let text = format!(
         "{} files, {} bytes, {} sound frames, {} samples: ",
@@ -67,7 +67,7 @@ fn totals(found: &Inspection, wal: Verdict) -> String {
 }
 
 /// Returns an estimate of what a replay loses, and its causes.
-fn lost(found: &Inspection) -> String {
+fn lost(found: &WalInspection) -> String {
     let sums = Sums::new(&found.files);
     let n_unknown_samples = found.n_unknown_samples;
     let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
@@ -125,7 +125,7 @@ pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
 
 /// Estimates the number of samples in damaged bytes and missing frames of the segments that contain
 /// samples.
-fn n_in_damaged_bytes(found: &Inspection) -> u64 {
+fn n_in_damaged_bytes(found: &WalInspection) -> u64 {
     let sums = Sums::new(
         found
             .files
@@ -139,13 +139,13 @@ fn n_in_damaged_bytes(found: &Inspection) -> u64 {
     (sums.n_samples as f64 * in_bytes.max(in_frames)).ceil() as u64
 }
 
-fn read(args: &InspectArgs) -> Result<Inspection> {
+fn read(args: &InspectArgs) -> Result<WalInspection> {
     let found = Progress::start("reading WAL", Unit::Bytes)
         .during(|show| inspect::inspect(&RealFs, &args.dir, show));
     found.with_context(|| format!("read {:?}", args.dir))
 }
 
-fn verdict(found: &Inspection) -> Verdict {
+fn verdict(found: &WalInspection) -> Verdict {
     if found.damage.n_damaged() == 0 && found.n_unknown_samples == 0 {
         Verdict::Sound
     } else {
@@ -153,7 +153,7 @@ fn verdict(found: &Inspection) -> Verdict {
     }
 }
 
-fn files(found: &Inspection) -> String {
+fn files(found: &WalInspection) -> String {
     let header = [
         "file",
         "version",
@@ -245,7 +245,7 @@ fn parts(parts: &PartSizes) -> String {
 }
 
 /// Lists damage after an empty line. Returns an empty string if there is no damage.
-fn damage(found: &Inspection) -> String {
+fn damage(found: &WalInspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_unknown_samples > 0 {
         let mut listed = Vec::new();
@@ -272,7 +272,7 @@ fn damage(found: &Inspection) -> String {
     text
 }
 
-fn json(found: &Inspection) -> Value {
+fn json(found: &WalInspection) -> Value {
     let mut parts = serde_json::Map::new();
     for (name, bits, _) in part_rows(&found.parts) {
         parts.insert(name.to_owned(), json!(bits.div_ceil(8)));

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_env::RealFs;
-use varve_tsdb::inspect::{Repair, repair};
+use varve_tsdb::inspect::{WalRepair, repair};
 
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, field_json, outcome};
@@ -20,7 +20,7 @@ pub(in crate::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
     Ok(Verdict::from_damage(&repair.damage))
 }
 
-fn text(repair: &Repair, is_written: bool) -> String {
+fn text(repair: &WalRepair, is_written: bool) -> String {
     let mut text = String::new();
     for file in &repair.repaired {
         let path = file.path.display();
@@ -39,7 +39,7 @@ fn text(repair: &Repair, is_written: bool) -> String {
     text
 }
 
-fn json(repair: &Repair, is_written: bool) -> Value {
+fn json(repair: &WalRepair, is_written: bool) -> Value {
     let mut repaired = Vec::new();
     for file in &repair.repaired {
         repaired.push(json!({

@@ -52,7 +52,7 @@ pub(crate) enum SeriesLimit {
 
 /// The current use of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct BudgetUsage {
     /// Series in memory.
     pub active_series: u64,
     /// Series created per second, recently.
@@ -69,9 +69,9 @@ pub struct TeamStatus {
     /// The budget in force.
     pub budget: TeamBudget,
     /// The current use.
-    pub use_now: Usage,
+    pub use_now: BudgetUsage,
     /// The part of the use above the guarantee.
-    pub borrowed: Usage,
+    pub borrowed: BudgetUsage,
     /// Samples since the start.
     pub samples: u64,
     /// Series created since the start.
@@ -342,7 +342,7 @@ impl Policy {
         let n_refused = self.teams.iter().map(|account| account.n_refused).sum();
         TeamStatus {
             series_refused: n_refused,
-            borrowed: Usage::default(),
+            borrowed: BudgetUsage::default(),
             ..status
         }
     }
@@ -426,13 +426,13 @@ impl Account {
     }
 
     fn status(&mut self, name: &Arc<str>, n_series: u64, now: Duration) -> TeamStatus {
-        let use_now = Usage {
+        let use_now = BudgetUsage {
             active_series: n_series,
             new_series_per_second: self.new_series.meter.per_second(now),
             samples_per_second: self.samples.meter.per_second(now),
         };
         let guaranteed = &self.budget.guaranteed;
-        let borrowed = Usage {
+        let borrowed = BudgetUsage {
             active_series: above(use_now.active_series, guaranteed.active_series),
             new_series_per_second: above(
                 use_now.new_series_per_second,

@@ -203,8 +203,8 @@ impl Storage for Fake {
     }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> GroupSettings {
+    GroupSettings {
         query_offset: Duration::ZERO,
         resend_delay: Duration::from_secs(60),
         restore: RestoreOptions {

@@ -7,7 +7,7 @@ use varve_env::Fs;
 use varve_env::damage::{DamageKind, DamageReport};
 
 use crate::recover::input::LogKind;
-use crate::wal::{BufferPool, Compression, RawRecord, RecordType, Segment, SegmentReader};
+use crate::wal::{BufferPool, RawRecord, RecordType, Segment, SegmentReader, WalCompression};
 
 /// Decompressed size of a batch. A single record may be larger.
 pub(crate) const BATCH_SIZE: usize = 2 << 20;
@@ -196,7 +196,7 @@ fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Location>, Vec<u8>) 
                 mut bytes,
             },
     } = raw;
-    if compression != Compression::None {
+    if compression != WalCompression::None {
         if compression.decode_into(&bytes, &mut memory).is_none() {
             return (Err((segment, offset)), memory);
         }
