@@ -97,50 +97,22 @@ impl DeltaStreams {
         if is_stale(flags) {
             return Ok(());
         }
-        let mut identity = name.as_bytes().to_vec();
-        for (name, value) in labels.iter() {
-            // No string contains 0xff.
-            identity
-                .extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
-        }
-        let key = self
-            .hashers
-            .each_ref()
-            .map(|hasher| hasher.hash_one(&identity));
+        let key = self.key(name, labels);
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
         let n_streams = totals.len();
         let Some(stream) = totals.get_mut(&key) else {
-            let total = point.first();
-            let grown = *size + total.size();
-            if totals.len() >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
-                return Err(full(n_streams, *size));
-            }
-            *size = grown;
-            totals.insert(
-                key,
-                Stream {
-                    total,
-                    start_ns,
-                    time_ns,
-                    used: now,
-                },
-            );
-            return Ok(());
+            let stream = Stream {
+                total: point.first(),
+                start_ns,
+                time_ns,
+                used: now,
+            };
+            return streams.insert(key, stream);
         };
-        if start_ns < stream.start_ns {
-            return Err(format!(
-                "delta starts at {start_ns} ns, before its stream at {} ns",
-                stream.start_ns
-            ));
-        }
-        if time_ns < stream.time_ns {
-            return Err(format!(
-                "out of order delta at {time_ns} ns, the stream is at {} ns",
-                stream.time_ns
-            ));
-        }
+
+        stream.check_order(start_ns, time_ns)?;
         stream.used = now;
         if time_ns > stream.time_ns {
             let mut total = stream.total.clone();
@@ -152,11 +124,25 @@ impl DeltaStreams {
                 return Err(full(n_streams, *size));
             }
             *size = resized;
-            (stream.total, stream.time_ns) = (total, time_ns);
+            stream.total = total;
+            stream.time_ns = time_ns;
         }
         point.set(&stream.total);
         *point.flags_and_times().1 = stream.start_ns;
         Ok(())
+    }
+
+    /// Returns the key of a stream: hashes of its name and labels.
+    fn key(&self, name: &str, labels: &LabelMap) -> StreamKey {
+        let mut identity = name.as_bytes().to_vec();
+        for (name, value) in labels.iter() {
+            // No string contains 0xff.
+            identity
+                .extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
+        }
+        self.hashers
+            .each_ref()
+            .map(|hasher| hasher.hash_one(&identity))
     }
 
     /// Removes idle streams, and returns the number of the others. Called for each read of the
@@ -176,7 +162,38 @@ fn full(n_streams: usize, size: usize) -> String {
     )
 }
 
+impl Stream {
+    /// Checks that a delta does not precede the stream.
+    fn check_order(&self, start_ns: u64, time_ns: u64) -> Result<(), String> {
+        if start_ns < self.start_ns {
+            return Err(format!(
+                "delta starts at {start_ns} ns, before its stream at {} ns",
+                self.start_ns
+            ));
+        }
+        if time_ns < self.time_ns {
+            return Err(format!(
+                "out of order delta at {time_ns} ns, the stream is at {} ns",
+                self.time_ns
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl Streams {
+    /// Adds a stream that begins.
+    fn insert(&mut self, key: StreamKey, stream: Stream) -> Result<(), String> {
+        let n_streams = self.totals.len();
+        let grown = self.size + stream.total.size();
+        if n_streams >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
+            return Err(full(n_streams, self.size));
+        }
+        self.size = grown;
+        self.totals.insert(key, stream);
+        Ok(())
+    }
+
     fn sweep(&mut self, now: Instant) {
         if self
             .swept

@@ -82,11 +82,7 @@ impl Write<'_> {
         cached: Option<Route>,
         denied_team: Option<Team>,
     ) -> Result<(), WriteError> {
-        let n_histograms = self.request.batch.histograms_of(series_idx as usize).len();
-        let n = SampleCounts {
-            total: (samples.samples.len() + n_histograms) as u64,
-            histograms: n_histograms as u64,
-        };
+        let n = self.request.n_samples_of(series_idx, samples);
         let series = self.request.series(series_idx);
         let is_own_standby = cached.is_none()
             && self
@@ -113,29 +109,22 @@ impl Write<'_> {
                     self.charge(attribution, n.total);
                 }
                 self.out.attributed.add(attribution, n.total);
-                samples.for_each_in_time_order(|entry| {
-                    self.out.batch.push_with_start(
-                        handle,
-                        entry.sample,
-                        entry.start_ms,
-                        entry.index,
-                    );
-                });
+                self.push_floats(handle, samples);
                 self.push_histograms(handle, series_idx)?;
             }
             Some(Route::Dropped(attribution)) => {
                 self.out.attributed.add(attribution, n.total);
                 self.dropped += n;
             }
+            Some(Route::Standby) if is_own_standby => {
+                self.deduplicated += n;
+                self.n_own_deduplicated += n.total;
+            }
             Some(Route::Standby) => {
                 self.deduplicated += n;
-                if is_own_standby {
-                    self.n_own_deduplicated += n.total;
-                } else {
-                    self.settings
-                        .ha
-                        .count_deduplicated(self.request.pairs_of_ha(series), n.total);
-                }
+                self.settings
+                    .ha
+                    .count_deduplicated(self.request.pairs_of_ha(series), n.total);
             }
             Some(Route::Rejected(reason)) => {
                 self.rejections.add(reason, 1, n.total, || {
@@ -157,6 +146,14 @@ impl Write<'_> {
             }
             Err(reason) => Some(Route::Rejected(reason)),
         }
+    }
+
+    fn push_floats(&mut self, handle: SeriesHandle, samples: SeriesSamples<'_>) {
+        samples.for_each_in_time_order(|entry| {
+            self.out
+                .batch
+                .push_with_start(handle, entry.sample, entry.start_ms, entry.index);
+        });
     }
 
     /// Pushes the valid histograms of a series.
@@ -288,6 +285,14 @@ impl Write<'_> {
 }
 
 impl Request<'_> {
+    fn n_samples_of(&self, series_idx: u32, samples: SeriesSamples<'_>) -> SampleCounts {
+        let n_histograms = self.batch.histograms_of(series_idx as usize).len();
+        SampleCounts {
+            total: (samples.samples.len() + n_histograms) as u64,
+            histograms: n_histograms as u64,
+        }
+    }
+
     pub(super) fn decode_histogram(
         &self,
         entry: &HistogramEntry,

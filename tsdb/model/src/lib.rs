@@ -16,6 +16,7 @@ pub mod histogram;
 mod label_set;
 mod matcher;
 pub mod metadata;
+mod packed_builder;
 mod rejection;
 mod sample;
 pub mod staleness;
@@ -34,7 +35,8 @@ pub use time_range::TimeRange;
 /// Building and comparing label sets, and labels with a meaning of their own.
 pub mod labels {
     pub use crate::label_set::{
-        LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, NAME_LABELS, PackedBuilder,
-        PackedLabel, compare_packed, is_legacy_name, prometheus_hash,
+        LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, NAME_LABELS, compare_packed,
+        is_legacy_name, prometheus_hash,
     };
+    pub use crate::packed_builder::{PackedBuilder, PackedLabel};
 }

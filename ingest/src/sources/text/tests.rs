@@ -7,6 +7,7 @@ use varve_model::metadata::MetricType;
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Options, ReadContext};
 
+use super::lines::LINE_SIZE_MAX;
 use super::*;
 use crate::admission::{Amounts, Budgets};
 use crate::limits::Limits;

@@ -13,6 +13,7 @@ use varve_model::Sample;
 use varve_model::metadata::MetricType;
 use varve_protobuf::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 
+use label_pairs::{LABELS_REF, LABELS_REFS};
 use refs::{LabelRefs, Resolver};
 
 use super::histogram;
@@ -23,7 +24,10 @@ use crate::batch::{
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
+mod label_pairs;
 mod refs;
+
+pub(crate) use label_pairs::LabelPairs;
 
 /// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of
 /// `batch`.
@@ -433,66 +437,10 @@ fn decode_metadata(mut reader: Reader<'_>, to: &mut MetadataFields) -> Result<()
     Ok(())
 }
 
-/// Iterator over the label names and values of a decoded series or exemplar, in the order of the
-/// message.
-#[derive(Debug)]
-pub(crate) struct LabelPairs<'a> {
-    message: &'a [u8],
-    symbols: &'a [Symbol],
-    reader: Reader<'a>,
-    /// The current packed field.
-    packed: Reader<'a>,
-}
-
-impl<'a> LabelPairs<'a> {
-    pub(crate) fn new(message: &'a [u8], symbols: &'a [Symbol], labels: Span) -> Self {
-        Self {
-            message,
-            symbols,
-            reader: Reader::over(message, labels),
-            packed: Reader::new(b""),
-        }
-    }
-
-    /// Returns the next string. Checked bytes have no errors. An error in unchecked bytes ends the
-    /// iteration.
-    fn next_string(&mut self) -> Option<&'a [u8]> {
-        loop {
-            if !self.packed.rest().is_empty() {
-                let number = self.packed.varint().ok()? as u32;
-                return self.string(number);
-            }
-            match self.reader.key().ok()?? {
-                LABELS_REFS => self.packed = self.reader.message().ok()?,
-                LABELS_REF => {
-                    let number = self.reader.varint().ok()? as u32;
-                    return self.string(number);
-                }
-                key => self.reader.skip_unknown(key, 0).ok()?,
-            }
-        }
-    }
-
-    fn string(&self, number: u32) -> Option<&'a [u8]> {
-        Some(self.symbols.get(number as usize)?.text.of(self.message))
-    }
-}
-
-impl<'a> Iterator for LabelPairs<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some((self.next_string()?, self.next_string()?))
-    }
-}
-
 const SYMBOLS: Key = len_key(4);
 const TIMESERIES: Key = len_key(5);
 const REQUEST: u32 = 1 << 4 | 1 << 5;
 
-const LABELS_REFS: Key = len_key(1);
-/// An unpacked reference.
-const LABELS_REF: Key = varint_key(1);
 const SAMPLES: Key = len_key(2);
 const HISTOGRAMS: Key = len_key(3);
 const EXEMPLARS: Key = len_key(4);
