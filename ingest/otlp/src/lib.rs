@@ -29,6 +29,7 @@ mod labels;
 mod limits;
 mod message;
 mod names;
+mod points;
 mod settings;
 mod sink;
 mod staleness;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use varve_model::RejectionReason;
 
 use crate::admission::{AdmissionStats, Exhausted};
 use crate::error::WriteError;

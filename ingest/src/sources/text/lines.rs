@@ -22,7 +22,7 @@ pub enum TextFormat {
 
 impl TextFormat {
     /// Parses a line without its line break.
-    fn parse(self, line: &str) -> Result<Line<'_>, String> {
+    pub(super) fn parse(self, line: &str) -> Result<Line<'_>, String> {
         match self {
             Self::Prometheus => line::parse(line, false),
             Self::OpenMetrics => line::parse(line, true),

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::budgets::{Amounts, Budgets, TeamBudget};
 use super::teams::Team;
 use crate::error::Exhausted;
-use rate::{Empty, Rate, take_from, wait_of};
+use rate::{Empty, Rate, take_from};
 
 /// How long a team keeps its id after a request has looked it up, so that requests that still run
 /// do not use the id of another team. A write request with the default timeouts takes less.

@@ -74,7 +74,7 @@ impl Rate {
 }
 
 /// Returns the time until a bucket has a token.
-pub(super) fn wait_of(bucket: &mut Option<TokenBucket>, now: Duration) -> Duration {
+fn wait_of(bucket: &mut Option<TokenBucket>, now: Duration) -> Duration {
     match bucket {
         Some(bucket) => bucket.wait(now),
         None => Duration::ZERO,
