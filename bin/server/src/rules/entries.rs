@@ -200,7 +200,7 @@ impl Entry {
 mod tests {
     use varve_rules::arrival::Lags;
     use varve_rules::file::{self, Options};
-    use varve_rules::{AlertsMax, RestoreOptions, GroupSettings};
+    use varve_rules::{AlertsMax, GroupSettings, RestoreOptions};
 
     use super::*;
 

@@ -13,7 +13,7 @@ use varve_context::{Limit, MemoryBudget};
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::arrival::Lags;
-use varve_rules::{AlertsMax, RuleSet, GroupSettings, Threads, Time};
+use varve_rules::{AlertsMax, GroupSettings, RuleSet, Threads, Time};
 use varve_system::metrics::Registrar;
 
 use super::entries::Entries;
