@@ -14,6 +14,7 @@ mod names;
 mod text;
 
 mod circles;
+mod exceptions;
 mod patterns;
 mod ratchet;
 mod source;
