@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{Error, Fs, create_dir_durably};
+use crate::error::Error;
+use crate::fs::{Fs, create_dir_durably};
 
 /// Maximum originals with one name.
 const ORIGINALS_MAX: u32 = 1000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Clock;
+use crate::clock::Clock;
 
 /// A clock that a test sets. Clones share its time.
 #[derive(Debug, Clone, Default)]

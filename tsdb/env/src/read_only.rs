@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AppendFile, Fs, Lock, ReadFile, list_if_exists};
+use crate::fs::{AppendFile, Fs, Lock, ReadFile, list_if_exists};
 
 /// Reads from another file system; writes, renames, truncations and removals have no effect, and no
 /// lock is taken. For inspecting a data directory that may be in use: the code that reads it may do

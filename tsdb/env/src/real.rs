@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AppendFile, Fs, Lock, ReadFile};
+use crate::fs::{AppendFile, Fs, Lock, ReadFile};
 
 /// The operating system's file system.
 #[derive(Debug)]

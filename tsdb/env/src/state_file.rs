@@ -11,7 +11,8 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::{Error, Fs, remove_if_exists, replace_file};
+use crate::error::Error;
+use crate::fs::{Fs, remove_if_exists, replace_file};
 
 const VERSION_OFFSET: usize = 4;
 const RESERVED_OFFSET: usize = 5;
@@ -163,7 +164,7 @@ impl StateFile {
     fn payload<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], StateFileError> {
         let damaged = StateFileError::damaged;
         if bytes.get(..VERSION_OFFSET) != Some(&self.magic) {
-            return Err(damaged("it begins as another file"));
+            return Err(damaged("wrong magic bytes: another kind of file"));
         }
         match bytes.get(VERSION_OFFSET) {
             Some(&version) if version == self.version => {}

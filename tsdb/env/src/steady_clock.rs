@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::Clock;
+use crate::clock::Clock;
 
 /// A larger difference between wall clock and expected time is a jump. Smaller ones are
 /// adjustments, for example of NTP.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::Fs as _;
+use crate::fs::Fs as _;
 pub use crate::manual_clock::ManualClock;
 pub use crate::memory::{Fault, MemFs, PowerCut};
 

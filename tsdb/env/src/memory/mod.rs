@@ -28,6 +28,7 @@ mod contents;
 mod crash;
 mod disk;
 mod faults;
+mod files;
 mod power_cut;
 
 use std::io;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{AppendFile, Fs, Lock, ReadFile};
+use crate::fs::{AppendFile, Fs, Lock, ReadFile};
 
 use disk::{Disk, NodeId};
 pub use faults::Fault;
