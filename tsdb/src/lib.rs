@@ -53,6 +53,8 @@
 
 mod db;
 mod error;
+mod label_hint;
+mod limits;
 mod options;
 mod read_context;
 

@@ -6,10 +6,7 @@ use std::time::Duration;
 use varve_env::{Clock, Fs, RealFs, SystemClock};
 
 use crate::error::{Error, Result};
-use crate::head::STRICT_MAX_AGE_MS;
-
-/// Maximum number of shards of a store.
-pub(crate) const SHARDS_MAX: usize = 256;
+use crate::limits::{SHARDS_MAX, STRICT_MAX_AGE_MS};
 
 /// When the log is synced. In every mode, an append returns only after its records are written to
 /// the operating system.

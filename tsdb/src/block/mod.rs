@@ -52,8 +52,12 @@ mod version;
 mod writer;
 
 pub(crate) use index::{DictionaryCursor, Projection, SeriesCursor};
-pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
-pub(crate) use page::{Access, PageCache};
+#[cfg(test)]
+pub(crate) use meta::superseded;
+pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, precedence};
+pub(crate) use page::Access;
+#[cfg(test)]
+pub(crate) use page::PageCache;
 pub(crate) use reader::{Block, ReadCache};
 pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};

@@ -20,7 +20,8 @@ use varve_model::{Matcher, TimeRange};
 use super::Db;
 use crate::block::{Access, Block, Symbol};
 use crate::error::Result;
-use crate::head::{Head, Pair};
+use crate::head::Head;
+use crate::index::Pair;
 use crate::read_context::ReadContext;
 use crate::shard::Shard;
 

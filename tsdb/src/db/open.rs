@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use varve_context::QueryContext;
-use varve_env::create_dir_durably;
+use varve_env::{Fs, Lock, create_dir_durably};
 
 use super::Db;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
@@ -39,8 +39,7 @@ impl Db {
         let fs = Arc::clone(&options.fs);
         create_dir_durably(&*fs, path)?;
 
-        let lock_path = path.join("lock");
-        let lock = fs.lock(&lock_path).map_err(Error::lock(&lock_path))?;
+        let lock = lock(&*fs, path)?;
 
         let wal_dir = path.join("wal");
         let epochs = Epoch::list(&*fs, &wal_dir)?;
@@ -117,6 +116,12 @@ impl Db {
     pub fn replay_status(&self) -> ReplayStatus {
         self.store.replay.status()
     }
+}
+
+/// Locks a data directory for this process.
+fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
+    let lock_path = path.join("lock");
+    fs.lock(&lock_path).map_err(Error::lock(&lock_path))
 }
 
 /// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.

@@ -15,7 +15,7 @@ use crate::head::Head;
 use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::read_context::ReadContext;
-use crate::select::{Need, SelectHints, SeriesSet};
+use crate::select::{LabelSets, Need, SelectHints, SeriesSet};
 use crate::shard::Shard;
 use crate::shard::exemplars::ExemplarSet;
 
@@ -99,9 +99,8 @@ impl Db {
         self.store.series_readers.enter(ctx).map(Arc::new)
     }
 
-    /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy
-    /// samples of the heads. The caller must not read the samples of the returned series. A range
-    /// above the limit of the request is shortened to its end, not rejected.
+    /// Selects series as [`Db::select`] does, and returns only their labels. Does not copy samples of
+    /// the heads. A range above the limit of the request is shortened to its end, not rejected.
     ///
     /// # Errors
     /// The errors of [`Db::select`].
@@ -110,12 +109,12 @@ impl Db {
         ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
-    ) -> Result<SeriesSet> {
+    ) -> Result<LabelSets> {
         let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let reader = self.reader(ctx)?;
-        SeriesSet::new(
+        let set = SeriesSet::new(
             ctx,
             &self.store,
             &reader,
@@ -123,7 +122,8 @@ impl Db {
             range,
             Need::Labels,
             SelectHints::default(),
-        )
+        )?;
+        Ok(LabelSets::new(set))
     }
 
     /// Returns an upper bound for the number of series that [`Db::select`] returns. Returns `None`

@@ -4,10 +4,11 @@ use varve_collections::prefetch;
 use varve_model::start_timestamps::Order;
 use varve_model::{RejectionReason, Sample};
 
-use super::Head;
+use super::head::Head;
 use super::samples::AnySample;
 use super::table::SlotRef;
 use crate::batch::{Append, AppendHistogram, SeriesRef};
+use crate::limits::STRICT_MAX_AGE_MS;
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]
@@ -44,9 +45,6 @@ pub(crate) enum Replayed {
     Conflicting,
 }
 
-/// Maximum age in milliseconds of an in-order sample if out-of-order samples are disabled: half a
-/// block, as in Prometheus.
-pub(crate) const STRICT_MAX_AGE_MS: i64 = 3_600_000;
 /// Number of appends whose memory is prefetched together.
 const TOUCH_APPENDS: usize = 16;
 /// Number of appends after which old append ids are renewed, so that compared ids are never 2^31

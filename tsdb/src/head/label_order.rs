@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use roaring::RoaringBitmap;
 use varve_context::Charge;
 
-use super::Head;
+use super::head::Head;
 use super::table::{SlotRef, UNRANKED};
 use varve_collections::Column;
 
@@ -256,11 +256,12 @@ impl Merge {
         let Self { a, b, merged, .. } = &mut self;
         let less = |a: SlotRef, b: SlotRef| head.table.compare(a.slot, b.slot) == Ordering::Less;
         let is_sparse = a.len() < b.len() / SPARSE;
-        for _ in 0..if is_sparse {
+        let n_moves = if is_sparse {
             MERGE_SERIES / SPARSE
         } else {
             MERGE_SERIES
-        } {
+        };
+        for _ in 0..n_moves {
             let (Some(&last_a), Some(&last_b)) = (a.last(), b.last()) else {
                 merged.extend(a.drain(..).rev());
                 merged.extend(b.drain(..).rev());

@@ -10,7 +10,7 @@
 use hashbrown::HashMap;
 use varve_model::Labels;
 
-use super::Head;
+use super::head::Head;
 use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
 use crate::batch::SeriesRef;

@@ -14,7 +14,8 @@ use std::ops::Deref;
 
 use varve_collections::prefetch;
 
-use super::{Head, SlotRef};
+use super::head::Head;
+use super::table::SlotRef;
 use crate::index::SymbolId;
 
 /// See the module documentation.

@@ -7,8 +7,9 @@ use hashbrown::HashMap;
 use varve_model::Labels;
 use varve_model::labels::PackedBuilder;
 
-use super::{Head, Pair};
-use crate::select::LabelHint;
+use super::head::Head;
+use crate::index::Pair;
+use crate::label_hint::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;

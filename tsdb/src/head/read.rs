@@ -2,8 +2,8 @@
 
 use varve_model::TimeRange;
 
-use super::Head;
 use super::copy::HeadCopies;
+use super::head::Head;
 use super::table::SlotRef;
 use crate::isolation::ReadView;
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use varve_context::QueryContext;
 use varve_model::start_timestamps::Order;
-use varve_model::{RejectionReason, Sample, SampleColumns};
+use varve_model::{Labels, RejectionReason, Sample, SampleColumns, TimeRange};
 
 use super::*;
-use crate::batch::Append;
+use crate::batch::{Append, SeriesRef};
 use crate::isolation::ReadView;
 
 fn series_labels(i: usize) -> Labels {

@@ -210,7 +210,9 @@ impl AppendGuard<'_> {
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        self.0.paused.store(false, Ordering::SeqCst);
+        // `Release`, as in `Slot::drop`: an append that loads `false` sees all that happened during
+        // the pause.
+        self.0.paused.store(false, Ordering::Release);
     }
 }
 

@@ -7,8 +7,8 @@
 
 use crate::batch::SeriesRef;
 use crate::error::Result;
-use crate::head::{Head, Pair};
-use crate::index::SymbolId;
+use crate::head::Head;
+use crate::index::{Pair, SymbolId};
 use crate::wal::checkpoint::CheckpointSeries;
 use crate::wal::record::{DefinedLabel, Repeats};
 

@@ -27,6 +27,8 @@ mod definitions;
 mod gate;
 mod locations;
 mod log;
+mod log_definitions;
+mod log_samples;
 mod progress;
 mod sample_bins;
 mod start_timestamps;

@@ -117,12 +117,7 @@ impl<'a> Replay<'a> {
             .shards
             .par_iter()
             .try_for_each(|shard| shard.head_mut().finish_loading())?;
-        let mut earlier = SeriesLocations::default();
-        let n_earlier = logs.len().saturating_sub(1);
-        for log in logs[..n_earlier].iter_mut().flatten() {
-            earlier.extend(std::mem::take(&mut log.locations));
-        }
-        earlier.sort();
+        let earlier = take_earlier_locations(&mut logs);
         let next_ref = logs
             .iter()
             .flatten()
@@ -170,4 +165,15 @@ impl<'a> Replay<'a> {
         }
         Ok((stats, self.next_ref))
     }
+}
+
+/// Takes the locations of the series of all epochs but the last.
+fn take_earlier_locations(logs: &mut [Vec<LogReplay>]) -> SeriesLocations {
+    let mut earlier = SeriesLocations::default();
+    let n_earlier = logs.len().saturating_sub(1);
+    for log in logs[..n_earlier].iter_mut().flatten() {
+        earlier.extend(std::mem::take(&mut log.locations));
+    }
+    earlier.sort();
+    earlier
 }

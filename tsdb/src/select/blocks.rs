@@ -12,7 +12,7 @@ use varve_model::{Labels, SampleColumns, TimeRange};
 
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
 use crate::error::Result;
-use crate::select::LabelHint;
+use crate::label_hint::LabelHint;
 
 /// The selected series of one block.
 pub(super) struct BlockStream {

@@ -21,7 +21,7 @@ use varve_model::{Labels, SampleColumns, TimeRange};
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::error::{Damaged, Result};
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
-use crate::select::LabelHint;
+use crate::label_hint::LabelHint;
 use crate::shard::Shard;
 use crate::store::Store;
 
@@ -251,7 +251,6 @@ impl HeadReads {
             matchers,
             range,
             need,
-            any_order,
             ..
         } = *selection;
         let store_shard = &store.shards[shard];
@@ -279,6 +278,22 @@ impl HeadReads {
             ];
             return Ok(Some((Self::default(), slots)));
         }
+        Self::copy(selection, store_shard, slots, charge)
+    }
+
+    /// Copies the samples of `slots`, and sorts their series.
+    fn copy(
+        selection: &Selection<'_>,
+        store_shard: &Shard,
+        slots: RoaringBitmap,
+        charge: &mut Charge,
+    ) -> Result<Option<(Self, Vec<Slots>)>> {
+        let Selection {
+            ctx,
+            need,
+            any_order,
+            ..
+        } = *selection;
         charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
         let (copies, copied) = copy(selection, store_shard, slots, charge)?;
         if copied.is_empty() {

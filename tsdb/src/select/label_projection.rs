@@ -1,5 +1,4 @@
-//! The labels that a caller of a selection requests, and the reduction of complete label sets to
-//! them.
+//! The reduction of complete label sets to the labels that a caller of a selection requests.
 //!
 //! If several streams are merged, series are compared by all their labels, and reduced afterwards.
 //! All series with the same reduced set share it, as `head::Projection` does for a single stream.
@@ -10,31 +9,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_model::Labels;
 use varve_model::labels::PackedBuilder;
 
-/// The requested labels.
-#[derive(Debug, Clone, Default)]
-pub enum LabelHint {
-    /// All labels.
-    #[default]
-    All,
-    /// Labels with these names.
-    With(Vec<String>),
-    /// Labels with other names.
-    Without(Vec<String>),
-    /// No labels. The series may be in any order.
-    None,
-}
-
-impl LabelHint {
-    /// Returns `true` if labels with this name are requested.
-    pub(crate) fn includes(&self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::With(names) => names.iter().any(|with| with == name),
-            Self::Without(names) => names.iter().all(|without| without != name),
-            Self::None => false,
-        }
-    }
-}
+use crate::label_hint::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;

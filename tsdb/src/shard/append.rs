@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use varve_model::Rejection;
 
-use super::Shard;
 use super::log::LogBatch;
+use super::shard::Shard;
 use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
 use crate::head::{Appended, Bounds, Head};
 use crate::wal::{LoggedHistogram, StartTimestamp};

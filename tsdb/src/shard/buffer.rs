@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use varve_model::{Rejection, RejectionReason};
 
-use super::Shard;
 use super::append::ShardAppend;
 use super::log::LogBatch;
-use super::sample_buffer::BufferedSample;
+use super::sample_buffer::{BufferedSample, SampleBuffer};
+use super::shard::Shard;
 use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
-use crate::head::{Bounds, SlotRef};
+use crate::head::{Bounds, Head, SlotRef};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
 impl Shard {
@@ -26,83 +26,118 @@ impl Shard {
     ) -> ShardAppend {
         let n_floats = log_batch.n_floats();
         let n_histograms = log_batch.n_histograms();
-        let mut newest_ms = i64::MIN;
         let histograms = HistogramQueue::new(batch);
         let mut next_start = batch.starts();
-        // Two samples may share a timestamp while only one has a start timestamp. To tell them
-        // apart, log the start timestamps of all samples if any sample of the batch has one.
-        let log_all_starts = batch.has_starts;
 
         let head = self.head();
         let mut buffer = self.buffer.lock();
         log_batch.mark_buffered();
+        let mut buffering = Buffering {
+            head: &head,
+            bounds,
+            buffer: &mut buffer,
+            log_batch,
+            rejected,
+            log_all_starts: batch.has_starts,
+            newest_ms: i64::MIN,
+        };
 
         // The log and the buffer have the floats of a batch before its histograms.
         for append in batch.floats {
-            let Append {
-                slot,
-                generation,
-                index,
-                position,
-                sample,
-            } = *append;
-            let start_ms = next_start();
-            let slot_ref = SlotRef { slot, generation };
-            let mut checked = head.check_unordered(bounds, slot_ref, sample.timestamp_ms);
-            if checked.is_ok() && histograms.replaces(append) {
-                checked = Err(RejectionReason::Duplicate);
-            }
-            match checked {
-                Ok(series) => {
-                    newest_ms = newest_ms.max(sample.timestamp_ms);
-                    buffer.push_start(start_ms);
-                    if log_all_starts {
-                        log_batch.push_start(StartTimestamp::buffered(start_ms));
-                    }
-                    buffer.push(BufferedSample::Float { slot, sample });
-                    log_batch.push(position, series, sample);
-                }
-                Err(reason) => rejected.push(Rejection { index, reason }),
-            }
+            let is_replaced = histograms.replaces(append);
+            buffering.push(append, next_start(), is_replaced);
         }
-
         for append in batch.histograms {
-            let AppendHistogram {
-                slot,
-                generation,
-                index,
-                timestamp_ms,
-                start_ms,
-                ref histogram,
-                ..
-            } = *append;
-            let slot_ref = SlotRef { slot, generation };
-            let mut checked = head.check_unordered(bounds, slot_ref, timestamp_ms);
-            if checked.is_ok() && !histogram.fits() {
-                checked = Err(RejectionReason::HistogramTooLarge);
-            }
-            match checked {
-                Ok(series) => {
-                    newest_ms = newest_ms.max(timestamp_ms);
-                    buffer.push_start(start_ms);
-                    if log_all_starts {
-                        log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
-                    }
-                    buffer.push(BufferedSample::Histogram {
-                        slot,
-                        timestamp_ms,
-                        histogram: Arc::clone(histogram),
-                    });
-                    log_batch.push_histogram(LoggedHistogram {
-                        series,
-                        timestamp_ms,
-                        histogram: Arc::clone(histogram),
-                    });
-                }
-                Err(reason) => rejected.push(Rejection { index, reason }),
-            }
+            buffering.push_histogram(append);
         }
 
+        let newest_ms = buffering.newest_ms;
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
+    }
+}
+
+/// Buffers the samples of one request.
+struct Buffering<'a> {
+    head: &'a Head,
+    bounds: &'a Bounds,
+    buffer: &'a mut SampleBuffer,
+    log_batch: &'a mut LogBatch,
+    rejected: &'a mut Vec<Rejection>,
+    /// Two samples may share a timestamp while only one has a start timestamp. To tell them apart,
+    /// the log has the start timestamps of all samples if any sample of the batch has one.
+    log_all_starts: bool,
+    newest_ms: i64,
+}
+
+impl Buffering<'_> {
+    /// Buffers a float, unless a histogram of the batch replaces it.
+    fn push(&mut self, append: &Append, start_ms: i64, is_replaced: bool) {
+        let Append {
+            slot,
+            generation,
+            index,
+            position,
+            sample,
+        } = *append;
+        let slot_ref = SlotRef { slot, generation };
+        let mut checked = self
+            .head
+            .check_unordered(self.bounds, slot_ref, sample.timestamp_ms);
+        if checked.is_ok() && is_replaced {
+            checked = Err(RejectionReason::Duplicate);
+        }
+        match checked {
+            Ok(series) => {
+                self.newest_ms = self.newest_ms.max(sample.timestamp_ms);
+                self.buffer.push_start(start_ms);
+                if self.log_all_starts {
+                    self.log_batch
+                        .push_start(StartTimestamp::buffered(start_ms));
+                }
+                self.buffer.push(BufferedSample::Float { slot, sample });
+                self.log_batch.push(position, series, sample);
+            }
+            Err(reason) => self.rejected.push(Rejection { index, reason }),
+        }
+    }
+
+    fn push_histogram(&mut self, append: &AppendHistogram) {
+        let AppendHistogram {
+            slot,
+            generation,
+            index,
+            timestamp_ms,
+            start_ms,
+            ref histogram,
+            ..
+        } = *append;
+        let slot_ref = SlotRef { slot, generation };
+        let mut checked = self
+            .head
+            .check_unordered(self.bounds, slot_ref, timestamp_ms);
+        if checked.is_ok() && !histogram.fits() {
+            checked = Err(RejectionReason::HistogramTooLarge);
+        }
+        match checked {
+            Ok(series) => {
+                self.newest_ms = self.newest_ms.max(timestamp_ms);
+                self.buffer.push_start(start_ms);
+                if self.log_all_starts {
+                    self.log_batch
+                        .push_histogram_start(StartTimestamp::buffered(start_ms));
+                }
+                self.buffer.push(BufferedSample::Histogram {
+                    slot,
+                    timestamp_ms,
+                    histogram: Arc::clone(histogram),
+                });
+                self.log_batch.push_histogram(LoggedHistogram {
+                    series,
+                    timestamp_ms,
+                    histogram: Arc::clone(histogram),
+                });
+            }
+            Err(reason) => self.rejected.push(Rejection { index, reason }),
+        }
     }
 }

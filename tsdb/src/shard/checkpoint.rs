@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use varve_model::metadata::Metadata;
 
-use super::Shard;
 use super::log::ShardLog;
+use super::shard::Shard;
 use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::Result;
 use crate::head::SlotRef;

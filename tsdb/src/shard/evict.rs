@@ -5,7 +5,7 @@
 use varve_context::QueryContext;
 use varve_model::{Matcher, TimeRange};
 
-use super::Shard;
+use super::shard::Shard;
 use crate::error::Result;
 use crate::head::{ShrinkTarget, StaleSeries};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
 
-use super::Shard;
+use super::shard::Shard;
 use crate::error::Result;
 use crate::head::{Ranks, SeriesOrder, SlotRef, SlotSort};
 use crate::index::SymbolId;

@@ -6,7 +6,7 @@ use crate::batch::{AppendExemplar, RejectExemplar, RejectedExemplar, SeriesHandl
 use crate::head::SlotRef;
 use crate::shard::ShardLog;
 use crate::shard::exemplars::ring::Ring;
-use crate::store::Store;
+use crate::store::store::Store;
 use crate::wal::Position;
 
 impl Store {

@@ -12,7 +12,7 @@ use varve_model::TimeRange;
 use crate::block::{Block, BlockId, Replaced};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::store::Store;
 
 /// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the
 /// samples.

@@ -18,8 +18,8 @@ use varve_context::QueryContext;
 use super::symbol_ranks::SymbolRanks;
 use crate::error::Result;
 use crate::head::{HeadMerge, Ranks, SeriesOrder, SlotRef};
-use crate::store::Store;
-use crate::store::flush::Flushing;
+use crate::store::flushing::Flushing;
+use crate::store::store::Store;
 
 /// Number of series that are ranked per acquisition of the locks.
 const BATCH_SERIES: usize = 512;

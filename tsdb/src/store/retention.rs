@@ -12,7 +12,7 @@ use crate::compact::retention::rules::{Due, RetentionRule, first_matches};
 use crate::compact::retention::{Expired, Hold, RetentionProgress, is_until};
 use crate::compact::rewrite;
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::store::Store;
 
 impl Store {
     /// Removes blocks by number. See [`Db::remove_blocks`](crate::Db::remove_blocks).

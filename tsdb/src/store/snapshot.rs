@@ -11,7 +11,7 @@ use crate::block::set::pending_import::{PendingImport, importable, rename_source
 use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
 use crate::compact::{Merging, merge};
 use crate::error::{Error, Result};
-use crate::store::Store;
+use crate::store::store::Store;
 use crate::wal::write_snapshot_log;
 
 impl Store {

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
-use crate::options::SHARDS_MAX;
+use crate::limits::SHARDS_MAX;
 
 /// Returns the log of a series. The mapping must never change: a replay expects the series of a log
 /// in its files.

@@ -21,7 +21,7 @@ use super::suffixes;
 use super::table::Table;
 use crate::block::page::{Access, PageRef, Pages};
 use crate::error::Result;
-use crate::select::LabelHint;
+use crate::label_hint::LabelHint;
 
 /// The root of an index.
 #[derive(Debug, PartialEq, Eq)]

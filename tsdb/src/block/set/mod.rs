@@ -10,10 +10,12 @@
 //! 2. No block in the list is a source of another.
 //! 3. `deleted` of a block contains every delete rule that affects it.
 
+mod stored_block;
+
+mod found;
 pub(crate) mod pending_import;
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,39 +24,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
-use varve_env::damage::{DamageKind, DamageReport};
-use varve_env::{Fs, list_if_exists, remove_if_exists};
-use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
+use varve_env::{Fs, remove_if_exists};
+use varve_model::{Matcher, TimeRange};
 
-use crate::block::set::pending_import::PendingImport;
+use crate::block::meta::{BlockId, BlockMeta, NUMBER_MAX, precedence};
+use crate::block::page::PageCache;
+use crate::block::reader::Block;
 use crate::block::tombstones::{Deletion, Tombstones};
-use crate::block::{
-    Block, BlockId, BlockMeta, NUMBER_MAX, PageCache, ReadCache, precedence, superseded,
-};
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
+use found::Found;
+
+pub(crate) use found::{check_in, metas_in};
+pub(crate) use stored_block::StoredBlock;
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
 /// Distance between the flush numbers of blocks with consecutive ids, if a block cannot be opened
 /// at a start.
 const FLUSHES_PER_ID: u64 = 1 << 32;
-
-/// A block of the store, and its deleted samples.
-#[derive(Debug)]
-pub(crate) struct StoredBlock {
-    pub(crate) block: Arc<Block>,
-    deleted: Vec<Deleted>,
-}
-
-/// The effect of a delete rule on a block.
-#[derive(Debug, Clone)]
-struct Deleted {
-    /// The id of the rule; 0 for the series that a retention rule removes.
-    number: u64,
-    range: TimeRange,
-    series: RoaringBitmap,
-}
 
 /// The outcome of [`BlockSet::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,336 +72,6 @@ pub(crate) struct BlockSet {
     /// Files of blocks outside the list that could not be removed. The next start may add them to
     /// the list again, so they still need their delete rules.
     unremoved: Mutex<Vec<PathBuf>>,
-}
-
-/// The contents of the directory of blocks at startup.
-struct Found {
-    blocks: Vec<Arc<Block>>,
-    /// Unfinished files.
-    unfinished: Vec<PathBuf>,
-    /// Unfinished imports.
-    importing: Vec<PendingImport>,
-    n_damaged: u64,
-    last_id: u64,
-}
-
-impl Found {
-    /// Opens all blocks that can be opened. Changes nothing.
-    fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
-        let names = list_if_exists(fs, dir)?;
-        let importing = names
-            .iter()
-            .filter_map(|name| PendingImport::find(fs, dir, name).transpose());
-        let importing = importing.collect::<Result<Vec<_>>>()?;
-        let last_id = importing
-            .iter()
-            .map(|import| import.last().0)
-            .max()
-            .unwrap_or(0);
-        let mut found = Self {
-            blocks: Vec::new(),
-            unfinished: Vec::new(),
-            importing,
-            n_damaged: 0,
-            last_id,
-        };
-        for name in names {
-            let path = dir.join(&name);
-            if BlockId::is_unfinished(&name) {
-                found.unfinished.push(path);
-            } else if let Some(id) = BlockId::parse(&name) {
-                found.last_id = found.last_id.max(id.0);
-                if found.importing.iter().any(|import| import.has(id)) {
-                    continue;
-                }
-                let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
-                found
-                    .blocks
-                    .extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Drops merged blocks that are damaged if their sources still exist. A crash may have
-    /// prevented the verification: a merged block gets its name before it is verified.
-    fn drop_damaged(&mut self) -> Result<()> {
-        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
-        for block in std::mem::take(&mut self.blocks) {
-            let replaces = block
-                .meta()
-                .origin
-                .sources
-                .iter()
-                .any(|source| replaced.contains(source));
-            let verified = if replaces {
-                block.verify(&QueryContext::unbounded())
-            } else {
-                Ok(())
-            };
-            let is_valid = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
-            self.blocks.extend(is_valid.then_some(block));
-        }
-        Ok(())
-    }
-
-    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has
-    /// replaced, and unfinished files.
-    fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        self.importing
-            .iter()
-            .try_for_each(|import| import.undo(fs, dir))?;
-        pending_import::remove_sources(fs, dir);
-        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
-        let removed = self
-            .blocks
-            .extract_if(.., |block| replaced.contains(&block.meta().origin.id));
-        for path in removed
-            .map(|block| block.path().to_owned())
-            .chain(self.unfinished.drain(..))
-        {
-            fs.remove(&path).map_err(Error::io("remove", &path))?;
-        }
-        Ok(())
-    }
-
-    /// Applies the delete rules. Skips a block whose deleted series cannot be determined.
-    fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
-        let mut list = Vec::with_capacity(self.blocks.len());
-        for block in self.blocks.drain(..) {
-            let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
-            list.extend(skip_damaged(stored, block.path(), &mut self.n_damaged)?);
-        }
-        Ok(list)
-    }
-}
-
-/// Returns the metadata of the blocks of a data directory, without those that a merged block has
-/// replaced. Takes no lock and changes nothing. A block that is removed meanwhile, or cannot be
-/// read, may be missing.
-///
-/// # Errors
-/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
-/// [`Error::Version`] if a block has a newer format.
-pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
-    let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
-    let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
-    let replaced = superseded(metas.iter().copied());
-    Ok(metas
-        .into_iter()
-        .filter(|meta| !replaced.contains(&meta.origin.id))
-        .cloned()
-        .collect())
-}
-
-/// Opens the blocks of a data directory and, with `reads_all`, verifies all their bytes. Returns
-/// the number of sound blocks, and the damage: one entry for each damaged block. Takes no lock and
-/// changes nothing. A block that is removed meanwhile is skipped.
-///
-/// # Errors
-/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
-/// [`Error::Version`] if a block has a newer format.
-pub(crate) fn check_in(
-    fs: &dyn Fs,
-    data_dir: &Path,
-    reads_all: bool,
-) -> Result<(u64, DamageReport)> {
-    let dir = data_dir.join("blocks");
-    let cache = Arc::new(PageCache::new(0));
-    let mut n_sound = 0;
-    let mut damage = DamageReport::default();
-    for name in list_if_exists(fs, &dir)? {
-        let Some(id) = BlockId::parse(&name) else {
-            continue;
-        };
-        let opened = Block::open_numbered(fs, &dir, id, &cache);
-        let ctx = QueryContext::unbounded();
-        let path = dir.join(&name);
-        match opened.and_then(|block| {
-            if reads_all {
-                block.verify(&ctx)
-            } else {
-                Ok(())
-            }
-        }) {
-            Ok(()) => n_sound += 1,
-            Err(error) if is_fatal(&error) => return Err(error),
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-            Err(Error::Corrupt { offset, reason, .. }) => {
-                damage.push(&path, offset, DamageKind::Corrupt, reason)
-            }
-            Err(error) => damage.push(&path, 0, DamageKind::Corrupt, error.to_string()),
-        }
-    }
-    Ok((n_sound, damage))
-}
-
-/// Returns `true` if the error does not mean that the block is damaged: its format is newer, or
-/// there are too many open files.
-fn is_fatal(error: &Error) -> bool {
-    matches!(error, Error::Version { .. }) || error.is_out_of_files()
-}
-
-/// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
-fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(error) if is_fatal(&error) => Err(error),
-        Err(error) => {
-            tracing::error!(?path, %error, "a block cannot be opened; its samples are missing until it is repaired");
-            *n_damaged += 1;
-            Ok(None)
-        }
-    }
-}
-
-impl StoredBlock {
-    fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
-        let mut deleted = Vec::new();
-        for &Deletion {
-            number,
-            ref matchers,
-            range,
-            ..
-        } in tombstones.rules_for(block.meta())
-        {
-            let series = block.index.select(&QueryContext::unbounded(), matchers)?;
-            if !series.is_empty() {
-                add_rule(
-                    &mut deleted,
-                    Deleted {
-                        number,
-                        range,
-                        series,
-                    },
-                    block.meta().range,
-                );
-            }
-        }
-        Ok(Self { block, deleted })
-    }
-
-    /// Returns the block with another rule, or the block itself if the rule affects none of its
-    /// series. `number` is the id of a delete rule, or 0 for a retention rule.
-    pub(crate) fn without(
-        self: &Arc<Self>,
-        number: u64,
-        range: TimeRange,
-        series: RoaringBitmap,
-    ) -> Arc<Self> {
-        if series.is_empty() {
-            return Arc::clone(self);
-        }
-        let mut deleted = self.deleted.clone();
-        add_rule(
-            &mut deleted,
-            Deleted {
-                number,
-                range,
-                series,
-            },
-            self.meta().range,
-        );
-        Arc::new(Self {
-            block: Arc::clone(&self.block),
-            deleted,
-        })
-    }
-
-    /// Returns the block without delete rules.
-    pub(crate) fn whole(block: Arc<Block>) -> Self {
-        Self {
-            block,
-            deleted: Vec::new(),
-        }
-    }
-
-    /// Returns the deleted ranges of a series.
-    pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
-        self.deleted
-            .iter()
-            .filter(move |deleted| deleted.series.contains(ordinal))
-            .map(|deleted| deleted.range)
-    }
-
-    /// Appends the samples of a series in `range`, except deleted samples, to `out`.
-    ///
-    /// # Errors
-    /// The errors of [`Block::read`].
-    pub(crate) fn read(
-        &self,
-        read_cache: &mut ReadCache,
-        ordinal: u32,
-        range: TimeRange,
-        out: &mut SampleColumns,
-    ) -> Result<()> {
-        // Fast path: none of its samples were deleted.
-        if self.deleted(ordinal).next().is_none() {
-            return self.block.read(read_cache, ordinal, range, out);
-        }
-        let mut samples = SampleColumns::default();
-        self.block.read(read_cache, ordinal, range, &mut samples)?;
-        for deleted in self.deleted(ordinal) {
-            samples.remove(deleted);
-        }
-        out.append(&mut samples);
-        Ok(())
-    }
-
-    /// Adds the label names of the series that all matchers select to `names`.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds a limit; errors of reading the block.
-    pub(crate) fn label_names(
-        &self,
-        ctx: &QueryContext,
-        matchers: &[Matcher],
-        names: &mut StringSet,
-    ) -> Result<()> {
-        self.block
-            .index
-            .label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
-    }
-
-    /// Adds the values of a label in the series that all matchers select to `values`.
-    ///
-    /// # Errors
-    /// The errors of [`StoredBlock::label_names`].
-    pub(crate) fn label_values(
-        &self,
-        ctx: &QueryContext,
-        name: &str,
-        matchers: &[Matcher],
-        values: &mut StringSet,
-    ) -> Result<()> {
-        self.block
-            .index
-            .label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
-    }
-
-    /// Returns the series that all matchers select, or `None` if there are no matchers.
-    fn select_some(
-        &self,
-        ctx: &QueryContext,
-        matchers: &[Matcher],
-    ) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() {
-            return Ok(None);
-        }
-        let ordinals = self.block.index.select(ctx, matchers)?;
-        ctx.count_series(ordinals.len())?;
-        Ok(Some(ordinals))
-    }
-
-    /// Returns `true` if a delete rule affects the block.
-    pub(crate) fn has_deleted(&self) -> bool {
-        !self.deleted.is_empty()
-    }
-
-    /// Returns the metadata of the block.
-    pub(crate) fn meta(&self) -> &BlockMeta {
-        self.block.meta()
-    }
 }
 
 impl BlockSet {
@@ -780,19 +438,6 @@ impl BlockSet {
     fn publish(&self, list: Vec<Arc<StoredBlock>>) {
         *self.list.write() = in_order(list);
     }
-}
-
-/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it
-/// covers in this block.
-fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
-    deleted.retain(|older| {
-        let start_ms = older.range.start_ms.max(block.start_ms);
-        let end_ms = older.range.end_ms.min(block.end_ms);
-        let is_covered = rule.range.covers(TimeRange { start_ms, end_ms })
-            && older.series.is_subset(&rule.series);
-        !is_covered
-    });
-    deleted.push(rule);
 }
 
 /// Returns the delete rules that no block of a later flush has followed, the newest first, at most

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use varve_env::{Fs, is_out_of_files, remove_if_exists};
 
-use crate::block::{BlockId, NUMBER_MAX};
+use crate::block::meta::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
 
 const SUFFIX: &str = ".importing";

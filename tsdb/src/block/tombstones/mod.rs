@@ -32,7 +32,7 @@ use varve_env::{Fs, is_out_of_files, remove_if_exists, replace_file};
 use varve_model::{MatchOp, Matcher, TimeRange};
 
 use crate::block::footer::with_crc;
-use crate::block::{BlockMeta, NUMBER_MAX};
+use crate::block::meta::{BlockMeta, NUMBER_MAX};
 use crate::error::{Error, Result};
 
 /// Maximum number of pending rules.

@@ -2,6 +2,7 @@
 
 pub(in crate::head) mod label_sets;
 mod last_labels;
+mod row;
 
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
@@ -15,39 +16,12 @@ use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
 use crate::head::groups::Groups;
 use crate::index::{Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols};
-use label_sets::{LabelSets, NONE};
+use label_sets::LabelSets;
 use last_labels::LastLabels;
+use row::VACANT;
+pub(crate) use row::{NewSeries, SlotRef};
+pub(in crate::head) use row::{Row, UNRANKED};
 use varve_collections::{Column, IdAllocator, WideTable};
-
-/// A slot with its generation. Can be used after the lock was released, if
-/// [`Head::is_current`](super::Head::is_current) holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SlotRef {
-    /// The slot.
-    pub(crate) slot: u32,
-    /// The generation of the slot.
-    pub(crate) generation: u32,
-}
-
-/// Whether a look-up created the series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NewSeries {
-    /// The look-up created the series.
-    Yes,
-    /// The series existed.
-    No,
-}
-
-/// The data of a series that an append needs, in one cache line.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::head) struct Row {
-    pub(in crate::head) series: SeriesRef,
-    /// Timestamp of the newest in-order sample, in memory or evicted from it. `i64::MIN` if there
-    /// was none.
-    pub(in crate::head) last_ms: i64,
-    pub(in crate::head) generation: u32,
-    labels_at: u32,
-}
 
 /// All series of a shard, by slot.
 #[derive(Debug)]
@@ -79,23 +53,6 @@ pub(in crate::head) struct Table {
     pub(in crate::head) last_labels: LastLabels,
     /// Buffer for the words of a label set.
     pub(in crate::head) words: Vec<u32>,
-}
-
-/// The rank of a series that was not ranked yet.
-pub(in crate::head) const UNRANKED: u32 = u32::MAX;
-
-const VACANT: Row = Row {
-    series: SeriesRef(u64::MAX),
-    last_ms: i64::MIN,
-    generation: 0,
-    labels_at: NONE,
-};
-
-impl Row {
-    /// Returns `true` if the slot has a series.
-    pub(in crate::head) fn is_used(&self) -> bool {
-        self.labels_at != NONE
-    }
 }
 
 impl Table {

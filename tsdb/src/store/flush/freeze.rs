@@ -6,12 +6,12 @@ use std::sync::Arc;
 use varve_model::staleness::is_stale_nan;
 use varve_model::{SampleColumns, TimeRange};
 
-use super::state::Flushing;
 use crate::compact::window_of;
 use crate::error::{Damaged, Error, Result};
 use crate::head::{Frozen, HeadCopies, SeriesOrder, SlotRef, StaleSeries};
 use crate::shard::Shard;
-use crate::store::Store;
+use crate::store::flushing::Flushing;
+use crate::store::store::Store;
 
 impl Store {
     /// Freezes all shards at one instant: every request is frozen in all its shards or in none.

@@ -20,7 +20,6 @@
 
 mod freeze;
 mod part;
-mod state;
 mod symbols;
 
 use std::io::ErrorKind;
@@ -34,11 +33,8 @@ use varve_model::{Matcher, TimeRange};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::shard::EvictionLimits;
-use crate::store::Store;
-use state::StaleByShard;
-
-pub use state::FlushStats;
-pub(super) use state::Flushing;
+use crate::store::flushing::{FlushStats, Flushing, StaleByShard};
+use crate::store::store::Store;
 
 impl Store {
     /// Flushes all samples appended before the call, and returns statistics. Waits for the end of

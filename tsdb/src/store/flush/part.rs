@@ -8,13 +8,13 @@ use varve_collections::prefetch;
 use varve_model::{SampleColumns, TimeRange};
 
 use super::freeze::{FrozenShard, overwritten};
-use super::state::StaleByShard;
 use super::symbols::{LastLabels, SymbolMap, write_symbols};
 use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::error::Result;
 use crate::head::{HeadCopies, SlotRef, StaleSeries};
-use crate::store::Store;
+use crate::store::flushing::StaleByShard;
+use crate::store::store::Store;
 
 /// Number of series whose chunks are prefetched together, and whose labels are looked up per
 /// acquisition of the head lock.

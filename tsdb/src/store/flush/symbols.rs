@@ -9,7 +9,8 @@ use varve_collections::prefetch;
 use super::freeze::FrozenShard;
 use crate::block::{BlockWriter, Symbol};
 use crate::error::Result;
-use crate::head::{Pair, SlotRef};
+use crate::head::SlotRef;
+use crate::index::Pair;
 
 /// Number of series whose labels are looked up per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;

@@ -139,23 +139,14 @@ pub(super) fn read_frames(
                 end.n_missing_frames += frame.n_missing;
                 let content = decoder.decode(&frame);
                 check_frame(file, &frame, &content, damage);
-                let is_compressed = frame.record & COMPRESSED != 0;
-                let record = frame.record;
-                let Frame {
-                    offset,
-                    size,
-                    sequence,
-                    payload,
-                    ..
-                } = frame;
                 each(FoundFrame {
-                    offset,
-                    size,
-                    sequence,
-                    is_compressed,
+                    offset: frame.offset,
+                    size: frame.size,
+                    sequence: frame.sequence,
+                    is_compressed: frame.record & COMPRESSED != 0,
                     content,
-                    record,
-                    payload,
+                    record: frame.record,
+                    payload: frame.payload,
                 })?;
             }
             Item::Torn(range) if !file.is_closed => {

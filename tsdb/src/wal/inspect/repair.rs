@@ -120,7 +120,8 @@ impl WalRepair {
             .map(|reader| examine(reader, file, &mut found))
             .transpose()?
             .unwrap_or_default();
-        let is_cut = file.kind == SegmentKind::Checkpoint && !(valid.begins && valid.ends);
+        let is_checkpoint = file.kind == SegmentKind::Checkpoint;
+        let is_cut = is_checkpoint && !(valid.begins && valid.ends);
         if is_cut {
             found.push(
                 &file.path,
@@ -138,11 +139,8 @@ impl WalRepair {
             return Ok(());
         }
         let is_useless = valid.n_frames == 0 || file.role == Role::Damaged;
-        if !is_useless
-            && file.kind == SegmentKind::Checkpoint
-            && !valid.begins
-            && has_older_segments(file, files)
-        {
+        let has_no_begin = is_checkpoint && !valid.begins;
+        if !is_useless && has_no_begin && has_older_segments(file, files) {
             // A restored first frame would supersede segments that are needed. A server uses the
             // valid frames of the file unchanged.
             return Ok(());
@@ -151,14 +149,13 @@ impl WalRepair {
         let mut repaired = RepairedFile {
             path: file.path.clone(),
             original: quarantine.join(&name),
-            n_frames: None,
+            n_frames: (!is_useless).then_some(valid.n_frames),
         };
-        repaired.n_frames = (!is_useless).then_some(valid.n_frames);
         if write {
             repaired.original = save_original(fs, &file.path, quarantine, &name)?;
             match framing {
                 Some(framing) if !is_useless => rewrite(fs, file, framing, valid)?,
-                _ if file.kind == SegmentKind::Checkpoint => {
+                _ if is_checkpoint => {
                     fs.remove(&file.path)
                         .map_err(Error::io("remove", &file.path))?;
                 }

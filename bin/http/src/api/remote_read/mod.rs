@@ -177,17 +177,19 @@ impl Reader {
         let mut columns = SampleColumns::default();
         let db = &work.store.db;
         let ctx = &work.ctx;
-        let set = if query.wants_labels_only() {
-            db.select_labels(ctx, &matchers, query.range())?
-        } else {
-            db.select(ctx, &matchers, query.range())?
-        };
-        for series in set {
+        if query.wants_labels_only() {
+            for series in db.select_labels(ctx, &matchers, query.range())? {
+                let series = series?;
+                let mut charge = work.ctx.charge();
+                charge.grow(series.labels().size())?;
+                visit(work, series.labels(), &columns)?;
+            }
+            return Ok(());
+        }
+        for series in db.select(ctx, &matchers, query.range())? {
             let series = series?;
             columns.clear();
-            if !query.wants_labels_only() {
-                series.read(&mut columns)?;
-            }
+            series.read(&mut columns)?;
             // Charged twice: as columns, and as encoded bytes.
             let mut charge = work.ctx.charge();
             charge.grow(2 * size_of_columns(&columns) + series.labels().size())?;

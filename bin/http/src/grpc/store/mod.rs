@@ -72,27 +72,65 @@ fn send(
     range: TimeRange,
 ) -> Result<()> {
     let selectors = [matchers.to_vec()];
-    let set = if request.skip_chunks {
+    let removed = request.without_replica_labels.iter();
+    let hidden: Vec<_> = removed
+        .chain(caller.external.keys())
+        .map(String::as_str)
+        .collect();
+    if request.skip_chunks {
         work.store
             .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
-        work.store.db.select_labels(&work.ctx, matchers, range)?
+        let set = work.store.db.select_labels(&work.ctx, matchers, range)?;
+        let hidden = if set.may_have_label(&hidden)? {
+            &*hidden
+        } else {
+            &[]
+        };
+        let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
+        return write_all(
+            &request,
+            caller,
+            work,
+            out,
+            series,
+            hidden,
+            |writer, work, labels, _| writer.write_labels(work, labels),
+        );
+    }
+    work.store
+        .note_selectors(&work.ctx, &caller.who, &selectors);
+    let set = work.store.db.select(&work.ctx, matchers, range)?;
+    let hidden = if set.may_have_label(&hidden)? {
+        &*hidden
     } else {
-        work.store
-            .note_selectors(&work.ctx, &caller.who, &selectors);
-        work.store.db.select(&work.ctx, matchers, range)?
+        &[]
     };
+    let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
+    write_all(
+        &request,
+        caller,
+        work,
+        out,
+        series,
+        hidden,
+        |writer, work, labels, series| writer.write(work, labels, series),
+    )
+}
+
+/// Writes the series that the request asks for, without the labels `hidden`, each with `write`.
+fn write_all<S>(
+    request: &SeriesRequest,
+    caller: &Caller,
+    work: &mut Work,
+    out: &mut Frames,
+    series: impl Iterator<Item = varve_tsdb::Result<(Labels, S)>>,
+    hidden: &[&str],
+    mut write: impl FnMut(&mut SeriesWriter<'_>, &mut Work, &Labels, &S) -> Result<()>,
+) -> Result<()> {
     let is_removed = |name: &String| request.without_replica_labels.contains(name);
     let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
-    let hidden = request
-        .without_replica_labels
-        .iter()
-        .chain(caller.external.keys());
-    let hidden: Vec<&str> = hidden.map(String::as_str).collect();
-    let hides_any = set.may_have_label(&hidden)?;
-    let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
-    let hidden = if hides_any { &*hidden } else { &[] };
     let series = order::sorted(&work.ctx, series, hidden, added);
-    let shard = Shard::of(request.shard_info);
+    let shard = Shard::of(request.shard_info.clone());
     let limit = usize::try_from(request.limit)
         .ok()
         .filter(|limit| *limit > 0)
@@ -108,11 +146,7 @@ fn send(
     });
     for next in selected.take(limit) {
         let (labels, series) = next?;
-        if request.skip_chunks {
-            writer.write_labels(work, &labels)?
-        } else {
-            writer.write(work, &labels, &series)?
-        }
+        write(&mut writer, work, &labels, &series)?;
     }
     writer.flush(work)
 }

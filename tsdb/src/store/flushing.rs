@@ -18,37 +18,37 @@ pub struct FlushStats {
 }
 
 /// Stale series by shard.
-pub(in crate::store) type StaleByShard = Vec<Vec<StaleSeries>>;
+pub(super) type StaleByShard = Vec<Vec<StaleSeries>>;
 
 /// State that persists between flushes.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
     /// The id of the flush that writes the frozen chunks.
-    pub(in crate::store) number: u64,
+    pub(super) number: u64,
     /// `true` if the flush began but did not finish.
-    pub(in crate::store) is_unfinished: bool,
+    pub(super) is_unfinished: bool,
     /// Series whose newest sample was a staleness marker when it was flushed, each once. They are
     /// removed from the list when they are evicted or get new samples. After a restart the list is
     /// empty, and these series are evicted as idle ones.
-    pub(in crate::store) stale: StaleByShard,
+    pub(super) stale: StaleByShard,
     /// Series whose newest samples were deleted, and that are not evicted yet.
-    pub(in crate::store) deleted: StaleByShard,
+    pub(super) deleted: StaleByShard,
     /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of
     /// earlier epochs may look these series up.
-    pub(in crate::store) dropped: Option<u64>,
+    pub(super) dropped: Option<u64>,
     /// The number of the last ranking of series.
-    pub(in crate::store) ranking: u64,
+    pub(super) ranking: u64,
 }
 
 impl Flushing {
     /// Adds stale series. A series that is in the list already had new samples and became stale
     /// again.
-    pub(in crate::store) fn note(&mut self, stale: StaleByShard) {
+    pub(super) fn note(&mut self, stale: StaleByShard) {
         add(&mut self.stale, stale);
     }
 
     /// Adds series whose newest samples were deleted.
-    pub(in crate::store) fn note_deleted(&mut self, deleted: StaleByShard) {
+    pub(super) fn note_deleted(&mut self, deleted: StaleByShard) {
         add(&mut self.deleted, deleted);
     }
 }

@@ -4,17 +4,14 @@
 //! it is evicted earlier than an idle series. Both are evicted in bounded steps under the lock
 //! (`Shard::evict`): [`STEP`] slots or strings, or one piece of a table.
 
-mod evicted;
-
 use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
-pub(super) use evicted::EvictedSeries;
-
 use varve_model::TimeRange;
 
-use super::{Head, STEP, SlotRef};
+use super::head::{Head, STEP};
+use super::table::SlotRef;
 use crate::index::SymbolId;
 
 /// A series whose newest sample was a staleness marker when it was flushed, or was deleted.

@@ -22,7 +22,7 @@ const EVICTED_SERIES_MAX: usize = 1 << 20;
 /// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets.
 /// The lowest bit of a stored hash is set if the series had start timestamps ([`HAD_STARTS`]).
 #[derive(Debug, Default)]
-pub(in crate::head) struct EvictedSeries {
+pub(super) struct EvictedSeries {
     lasts: WideTable<(u64, i64)>,
     hasher: DefaultHashBuilder,
 }
@@ -32,7 +32,7 @@ const HAD_STARTS: u64 = 1;
 
 impl EvictedSeries {
     /// Stores the newest timestamp of an evicted series, and whether it had start timestamps.
-    pub(in crate::head) fn note(&mut self, labels: &Labels, last_ms: i64, had_starts: bool) {
+    pub(super) fn note(&mut self, labels: &Labels, last_ms: i64, had_starts: bool) {
         let hash = self.hash(labels);
         let entry = (hash | u64::from(had_starts), last_ms);
         if let Some(known) = self.lasts.find_mut(hash, |other| hash_of(other) == hash) {
@@ -43,7 +43,7 @@ impl EvictedSeries {
     }
 
     /// Removes a series and returns what [`EvictedSeries::note`] stored, if anything.
-    pub(in crate::head) fn take(&mut self, labels: &Labels) -> Option<(i64, bool)> {
+    pub(super) fn take(&mut self, labels: &Labels) -> Option<(i64, bool)> {
         // Fast path: the table is empty.
         if self.lasts.is_empty() {
             return None;
@@ -60,14 +60,14 @@ impl EvictedSeries {
 
     /// Forgets the series in one piece of the table whose newest sample is older than `before_ms`.
     /// Returns `false` if the piece does not exist.
-    pub(in crate::head) fn forget(&mut self, piece: usize, before_ms: i64) -> bool {
+    pub(super) fn forget(&mut self, piece: usize, before_ms: i64) -> bool {
         self.lasts
             .retain_piece(piece, |&(_, last_ms)| last_ms >= before_ms);
         self.lasts.shrink_piece(piece, hash_of)
     }
 
     /// Returns the size in bytes.
-    pub(in crate::head) fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.lasts.size()
     }
 }

@@ -1,0 +1,198 @@
+//! The blocks in a data directory, as a start or a tool finds them.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use varve_context::QueryContext;
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::{Fs, list_if_exists};
+
+use super::pending_import::{self, PendingImport};
+use super::stored_block::StoredBlock;
+use crate::block::meta::{BlockId, BlockMeta, superseded};
+use crate::block::page::PageCache;
+use crate::block::reader::Block;
+use crate::block::tombstones::Tombstones;
+use crate::error::{Error, Result};
+
+/// The contents of the directory of blocks at startup.
+pub(super) struct Found {
+    pub(super) blocks: Vec<Arc<Block>>,
+    /// Unfinished files.
+    pub(super) unfinished: Vec<PathBuf>,
+    /// Unfinished imports.
+    pub(super) importing: Vec<PendingImport>,
+    pub(super) n_damaged: u64,
+    pub(super) last_id: u64,
+}
+
+impl Found {
+    /// Opens all blocks that can be opened. Changes nothing.
+    pub(super) fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
+        let names = list_if_exists(fs, dir)?;
+        let importing = names
+            .iter()
+            .filter_map(|name| PendingImport::find(fs, dir, name).transpose());
+        let importing = importing.collect::<Result<Vec<_>>>()?;
+        let last_id = importing
+            .iter()
+            .map(|import| import.last().0)
+            .max()
+            .unwrap_or(0);
+        let mut found = Self {
+            blocks: Vec::new(),
+            unfinished: Vec::new(),
+            importing,
+            n_damaged: 0,
+            last_id,
+        };
+        for name in names {
+            let path = dir.join(&name);
+            if BlockId::is_unfinished(&name) {
+                found.unfinished.push(path);
+            } else if let Some(id) = BlockId::parse(&name) {
+                found.last_id = found.last_id.max(id.0);
+                if found.importing.iter().any(|import| import.has(id)) {
+                    continue;
+                }
+                let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
+                found
+                    .blocks
+                    .extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Drops merged blocks that are damaged if their sources still exist. A crash may have
+    /// prevented the verification: a merged block gets its name before it is verified.
+    pub(super) fn drop_damaged(&mut self) -> Result<()> {
+        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
+        for block in std::mem::take(&mut self.blocks) {
+            let replaces = block
+                .meta()
+                .origin
+                .sources
+                .iter()
+                .any(|source| replaced.contains(source));
+            let verified = if replaces {
+                block.verify(&QueryContext::unbounded())
+            } else {
+                Ok(())
+            };
+            let is_valid = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            self.blocks.extend(is_valid.then_some(block));
+        }
+        Ok(())
+    }
+
+    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has
+    /// replaced, and unfinished files.
+    pub(super) fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        self.importing
+            .iter()
+            .try_for_each(|import| import.undo(fs, dir))?;
+        pending_import::remove_sources(fs, dir);
+        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
+        let removed = self
+            .blocks
+            .extract_if(.., |block| replaced.contains(&block.meta().origin.id));
+        for path in removed
+            .map(|block| block.path().to_owned())
+            .chain(self.unfinished.drain(..))
+        {
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Applies the delete rules. Skips a block whose deleted series cannot be determined.
+    pub(super) fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
+        let mut list = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.drain(..) {
+            let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
+            list.extend(skip_damaged(stored, block.path(), &mut self.n_damaged)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Returns the metadata of the blocks of a data directory, without those that a merged block has
+/// replaced. Takes no lock and changes nothing. A block that is removed meanwhile, or cannot be
+/// read, may be missing.
+///
+/// # Errors
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
+/// [`Error::Version`] if a block has a newer format.
+pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
+    let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
+    let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
+    let replaced = superseded(metas.iter().copied());
+    Ok(metas
+        .into_iter()
+        .filter(|meta| !replaced.contains(&meta.origin.id))
+        .cloned()
+        .collect())
+}
+
+/// Opens the blocks of a data directory and, with `reads_all`, verifies all their bytes. Returns
+/// the number of sound blocks, and the damage: one entry for each damaged block. Takes no lock and
+/// changes nothing. A block that is removed meanwhile is skipped.
+///
+/// # Errors
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
+/// [`Error::Version`] if a block has a newer format.
+pub(crate) fn check_in(
+    fs: &dyn Fs,
+    data_dir: &Path,
+    reads_all: bool,
+) -> Result<(u64, DamageReport)> {
+    let dir = data_dir.join("blocks");
+    let cache = Arc::new(PageCache::new(0));
+    let mut n_sound = 0;
+    let mut damage = DamageReport::default();
+    for name in list_if_exists(fs, &dir)? {
+        let Some(id) = BlockId::parse(&name) else {
+            continue;
+        };
+        let opened = Block::open_numbered(fs, &dir, id, &cache);
+        let ctx = QueryContext::unbounded();
+        let path = dir.join(&name);
+        match opened.and_then(|block| {
+            if reads_all {
+                block.verify(&ctx)
+            } else {
+                Ok(())
+            }
+        }) {
+            Ok(()) => n_sound += 1,
+            Err(error) if is_fatal(&error) => return Err(error),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(Error::Corrupt { offset, reason, .. }) => {
+                damage.push(&path, offset, DamageKind::Corrupt, reason)
+            }
+            Err(error) => damage.push(&path, 0, DamageKind::Corrupt, error.to_string()),
+        }
+    }
+    Ok((n_sound, damage))
+}
+
+/// Returns `true` if the error does not mean that the block is damaged: its format is newer, or
+/// there are too many open files.
+fn is_fatal(error: &Error) -> bool {
+    matches!(error, Error::Version { .. }) || error.is_out_of_files()
+}
+
+/// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
+fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if is_fatal(&error) => Err(error),
+        Err(error) => {
+            tracing::error!(?path, %error, "a block cannot be opened; its samples are missing until it is repaired");
+            *n_damaged += 1;
+            Ok(None)
+        }
+    }
+}

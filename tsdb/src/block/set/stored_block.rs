@@ -1,0 +1,190 @@
+//! A block of a store, with its deleted samples.
+
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+use varve_context::QueryContext;
+use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
+
+use crate::block::meta::BlockMeta;
+use crate::block::reader::{Block, ReadCache};
+use crate::block::tombstones::{Deletion, Tombstones};
+use crate::error::Result;
+
+/// A block of the store, and its deleted samples.
+#[derive(Debug)]
+pub(crate) struct StoredBlock {
+    pub(crate) block: Arc<Block>,
+    pub(super) deleted: Vec<Deleted>,
+}
+
+/// The effect of a delete rule on a block.
+#[derive(Debug, Clone)]
+pub(super) struct Deleted {
+    /// The id of the rule; 0 for the series that a retention rule removes.
+    pub(super) number: u64,
+    pub(super) range: TimeRange,
+    pub(super) series: RoaringBitmap,
+}
+
+impl StoredBlock {
+    pub(super) fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
+        let mut deleted = Vec::new();
+        for &Deletion {
+            number,
+            ref matchers,
+            range,
+            ..
+        } in tombstones.rules_for(block.meta())
+        {
+            let series = block.index.select(&QueryContext::unbounded(), matchers)?;
+            if !series.is_empty() {
+                add_rule(
+                    &mut deleted,
+                    Deleted {
+                        number,
+                        range,
+                        series,
+                    },
+                    block.meta().range,
+                );
+            }
+        }
+        Ok(Self { block, deleted })
+    }
+
+    /// Returns the block with another rule, or the block itself if the rule affects none of its
+    /// series. `number` is the id of a delete rule, or 0 for a retention rule.
+    pub(crate) fn without(
+        self: &Arc<Self>,
+        number: u64,
+        range: TimeRange,
+        series: RoaringBitmap,
+    ) -> Arc<Self> {
+        if series.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut deleted = self.deleted.clone();
+        add_rule(
+            &mut deleted,
+            Deleted {
+                number,
+                range,
+                series,
+            },
+            self.meta().range,
+        );
+        Arc::new(Self {
+            block: Arc::clone(&self.block),
+            deleted,
+        })
+    }
+
+    /// Returns the block without delete rules.
+    pub(crate) fn whole(block: Arc<Block>) -> Self {
+        Self {
+            block,
+            deleted: Vec::new(),
+        }
+    }
+
+    /// Returns the deleted ranges of a series.
+    pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
+        self.deleted
+            .iter()
+            .filter(move |deleted| deleted.series.contains(ordinal))
+            .map(|deleted| deleted.range)
+    }
+
+    /// Appends the samples of a series in `range`, except deleted samples, to `out`.
+    ///
+    /// # Errors
+    /// The errors of [`Block::read`].
+    pub(crate) fn read(
+        &self,
+        read_cache: &mut ReadCache,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        // Fast path: none of its samples were deleted.
+        if self.deleted(ordinal).next().is_none() {
+            return self.block.read(read_cache, ordinal, range, out);
+        }
+        let mut samples = SampleColumns::default();
+        self.block.read(read_cache, ordinal, range, &mut samples)?;
+        for deleted in self.deleted(ordinal) {
+            samples.remove(deleted);
+        }
+        out.append(&mut samples);
+        Ok(())
+    }
+
+    /// Adds the label names of the series that all matchers select to `names`.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds a limit; errors of reading the block.
+    pub(crate) fn label_names(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        names: &mut StringSet,
+    ) -> Result<()> {
+        self.block
+            .index
+            .label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+    }
+
+    /// Adds the values of a label in the series that all matchers select to `values`.
+    ///
+    /// # Errors
+    /// The errors of [`StoredBlock::label_names`].
+    pub(crate) fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        values: &mut StringSet,
+    ) -> Result<()> {
+        self.block
+            .index
+            .label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+    }
+
+    /// Returns the series that all matchers select, or `None` if there are no matchers.
+    fn select_some(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> Result<Option<RoaringBitmap>> {
+        if matchers.is_empty() {
+            return Ok(None);
+        }
+        let ordinals = self.block.index.select(ctx, matchers)?;
+        ctx.count_series(ordinals.len())?;
+        Ok(Some(ordinals))
+    }
+
+    /// Returns `true` if a delete rule affects the block.
+    pub(crate) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
+    /// Returns the metadata of the block.
+    pub(crate) fn meta(&self) -> &BlockMeta {
+        self.block.meta()
+    }
+}
+
+/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it
+/// covers in this block.
+fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
+    deleted.retain(|older| {
+        let start_ms = older.range.start_ms.max(block.start_ms);
+        let end_ms = older.range.end_ms.min(block.end_ms);
+        let is_covered = rule.range.covers(TimeRange { start_ms, end_ms })
+            && older.series.is_subset(&rule.series);
+        !is_covered
+    });
+    deleted.push(rule);
+}

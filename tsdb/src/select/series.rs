@@ -1,0 +1,193 @@
+//! One series of a selection, and how its samples are read.
+
+use std::sync::Arc;
+
+use varve_collections::prefetch;
+use varve_context::{Charge, QueryContext};
+use varve_model::{Labels, SampleColumns, TimeRange};
+
+use super::blocks::BlockReads;
+use super::heads::HeadReads;
+use super::selection::Place;
+use crate::error::{Error, Result};
+
+/// Number of series whose memory is prefetched together.
+const PREFETCHED_SERIES: usize = 64;
+
+/// One series of a selection, with access to its samples.
+#[derive(Debug)]
+pub struct Series {
+    pub(super) found: Found,
+    pub(super) batch: Arc<Batch>,
+    /// The request and the range for which samples are read, if they are not those of the
+    /// selection.
+    pub(super) part: Option<(QueryContext, TimeRange)>,
+}
+
+/// Shared state for reading the samples of all series of a selection.
+#[derive(Debug)]
+pub(super) struct Reads {
+    pub(super) ctx: QueryContext,
+    pub(super) range: TimeRange,
+    /// Access to samples, by index of the stream.
+    pub(super) streams: Vec<StreamReads>,
+}
+
+/// Access to the samples of a stream.
+#[derive(Debug)]
+pub(super) enum StreamReads {
+    Heads(Vec<HeadReads>),
+    Block(Arc<BlockReads>),
+}
+
+/// The charge shared by the series of a batch: charging and counting each series would take longer
+/// than creating it.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) reads: Arc<Reads>,
+    pub(super) _charge: Charge,
+}
+
+/// A series, and the positions of its samples: index of the stream, and position in the stream.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) labels: Labels,
+    /// Position of the samples that were accepted first.
+    pub(super) first: (usize, Place),
+    /// Further positions, in order of acceptance.
+    pub(super) others: Vec<(usize, Place)>,
+}
+
+impl Found {
+    pub(super) fn size(&self) -> usize {
+        self.labels.size()
+            + size_of::<Self>()
+            + self.others.capacity() * size_of::<(usize, Place)>()
+    }
+}
+
+impl Series {
+    /// Returns the labels of the series.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.found.labels
+    }
+
+    /// Calls `visit` with each series, which reads its samples. In label order, each series of the
+    /// heads is at another place in memory. Therefore the memory of several series is prefetched
+    /// before they are visited.
+    ///
+    /// # Errors
+    /// The first error of `visit`.
+    pub fn try_for_each<E>(
+        batch: &[Self],
+        mut visit: impl FnMut(&Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for series in batch.chunks(PREFETCHED_SERIES) {
+            // Two passes: the first loads the positions of the samples, the second the samples.
+            let mut runs = [None; PREFETCHED_SERIES];
+            for (run, series) in runs.iter_mut().zip(series) {
+                *run = series.in_head().map(|(head, slot)| head.first_run(slot));
+            }
+            let first_bytes = series.iter().zip(runs).filter_map(|(series, run)| {
+                let (head, _) = series.in_head()?;
+                Some(head.first_byte(run?))
+            });
+            prefetch(first_bytes);
+            for series in series {
+                visit(series)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the head that has the first samples of the series, and its slot.
+    fn in_head(&self) -> Option<(&HeadReads, u32)> {
+        let (stream, place) = self.found.first;
+        match self.batch.reads.streams.get(stream)? {
+            StreamReads::Heads(heads) => Some((heads.get(place.part as usize)?, place.at)),
+            StreamReads::Block(_) => None,
+        }
+    }
+
+    /// Returns the series for another request, which reads only the samples in a part of the
+    /// selected range. The selection stays charged to its own request.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the other request selects too many series.
+    pub fn within(&self, ctx: &QueryContext, range: TimeRange) -> Result<Self> {
+        ctx.count_series(1)?;
+        let Found {
+            labels,
+            first,
+            others,
+        } = &self.found;
+        let found = Found {
+            labels: labels.clone(),
+            first: *first,
+            others: others.clone(),
+        };
+        Ok(Self {
+            found,
+            batch: Arc::clone(&self.batch),
+            part: Some((ctx.clone(), range)),
+        })
+    }
+
+    /// Appends the samples in the selected range to `out`, in order of time, including staleness
+    /// markers. The caller owns and accounts for `out`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the request is interrupted,
+    /// [`Error::Limit`] if it has read too many samples, and errors of reading blocks.
+    pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
+        let n_before = out.len();
+        let reads = &*self.batch.reads;
+        let (ctx, range) = self
+            .part
+            .as_ref()
+            .map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
+        let read = self
+            .read_all(range, out)
+            .and_then(|()| Ok(ctx.count_samples(out.len() - n_before)?));
+        if read.is_err() {
+            out.truncate(n_before);
+        }
+        read
+    }
+
+    fn read_all(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+        let start = out.len();
+        let reads = &*self.batch.reads;
+        for &(stream, place) in [&self.found.first].into_iter().chain(&self.found.others) {
+            let from = out.len();
+            reads.read(stream, place, range, out)?;
+            out.merge_from(start, from);
+        }
+        Ok(())
+    }
+}
+
+impl Reads {
+    fn read(
+        &self,
+        stream: usize,
+        place: Place,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
+        match &self.streams[stream] {
+            StreamReads::Heads(heads) => {
+                self.ctx.check()?;
+                heads[place.part as usize]
+                    .read(place.at, range, out)
+                    .map_err(|_damaged| Error::Corrupt {
+                        path: "head".into(),
+                        offset: 0,
+                        reason: "a chunk in memory does not decode".to_owned(),
+                    })
+            }
+            StreamReads::Block(block) => block.read(place.at, range, out),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The series of a selection: the merged streams of heads and blocks.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+use std::vec;
+
+use varve_context::{Charge, QueryContext};
+use varve_model::labels::compare_packed;
+use varve_model::{Matcher, TimeRange};
+
+use super::heads::HeadStream;
+use super::label_projection::LabelProjection;
+use super::selection::{BATCH_SERIES, Need, Selection};
+use super::series::{Batch, Found, Reads, Series};
+use super::stream::{Sources, Stream};
+use crate::error::{Error, Result};
+use crate::isolation::Reader;
+use crate::label_hint::LabelHint;
+use crate::store::Store;
+
+/// Number of series in the first batch. Each batch is twice the previous one, up to
+/// [`BATCH_SERIES`].
+const FIRST_BATCH_SERIES: usize = 16;
+/// Maximum bytes of a batch that are allocated before they are charged.
+const CHARGED_AT_ONCE: usize = 64 << 10;
+
+/// Data that a selection may omit to be faster. The default omits nothing. A selection may return
+/// more than requested.
+#[derive(Debug, Clone, Default)]
+pub struct SelectHints {
+    /// Only the newest sample of each series in the range is needed.
+    pub only_newest: bool,
+    /// The requested labels. Series are still sorted by all their labels, unless none are
+    /// requested, and series that differ only in other labels are not merged.
+    pub labels: LabelHint,
+    /// All labels are requested if a head or block has labels of these names.
+    pub whole_where: &'static [&'static str],
+}
+
+/// The series of a selection, in label order unless [`LabelHint::None`] is requested. Its memory is
+/// charged to the request. After an error, it returns no more series.
+pub struct SeriesSet {
+    reads: Arc<Reads>,
+    streams: Vec<Stream>,
+    /// The remaining series of the current batch, and its charge.
+    ready: vec::IntoIter<Found>,
+    batch: Arc<Batch>,
+    n_batch: usize,
+    /// The error to return after the current batch.
+    failure: Option<Error>,
+    /// `true` if there are no series after the current batch.
+    is_last: bool,
+    /// The streams at the next series, ascending.
+    next: Vec<usize>,
+    /// The labels that the streams return: all labels if there are several streams.
+    labels: LabelHint,
+    /// Reduces label sets to the requested labels.
+    projection: Option<LabelProjection>,
+    /// Labels that are added to each series.
+    added: Arc<[(String, String)]>,
+    /// Upper bound for the remaining series of all streams.
+    left: u64,
+    /// Prevents the eviction of series that this selection may still look up.
+    _reader: Arc<Reader>,
+    _charge: Charge,
+}
+
+impl SeriesSet {
+    /// Selects series. `reader` is the registration of the request among [`Store::series_readers`].
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit, and errors of reading blocks.
+    pub(crate) fn new(
+        ctx: &QueryContext,
+        store: &Arc<Store>,
+        reader: &Arc<Reader>,
+        matchers: &[Matcher],
+        range: TimeRange,
+        need: Need,
+        hints: SelectHints,
+    ) -> Result<Self> {
+        let mut charge = ctx.charge();
+        let any_order = matches!(hints.labels, LabelHint::None);
+        let Sources { mut streams, reads } =
+            open_sources(ctx, store, matchers, range, need, any_order, &mut charge)?;
+        let left = streams.iter().map(Stream::len).sum();
+        let (labels, projection) = labels_and_projection(&streams, hints)?;
+        for stream in &mut streams {
+            stream.request_labels(&labels)?;
+            stream.advance(ctx, range, &labels)?;
+        }
+
+        let next = Vec::with_capacity(streams.len());
+        let reads = Arc::new(Reads {
+            ctx: ctx.clone(),
+            range,
+            streams: reads,
+        });
+        Ok(Self {
+            batch: Arc::new(Batch {
+                reads: Arc::clone(&reads),
+                _charge: ctx.charge(),
+            }),
+            reads,
+            streams,
+            ready: Vec::new().into_iter(),
+            n_batch: FIRST_BATCH_SERIES,
+            failure: None,
+            is_last: false,
+            next,
+            labels,
+            projection,
+            added: Arc::default(),
+            left,
+            _reader: Arc::clone(reader),
+            _charge: charge,
+        })
+    }
+
+    /// Adds `labels` to each series, or replaces the labels of these names. The order of the series
+    /// does not change.
+    #[must_use]
+    pub fn with_labels(self, labels: Arc<[(String, String)]>) -> Self {
+        Self {
+            added: labels,
+            ..self
+        }
+    }
+
+    /// Returns an upper bound for the number of remaining series.
+    #[must_use]
+    pub fn len_max(&self) -> usize {
+        usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .saturating_add(self.ready.len())
+    }
+
+    /// Returns `true` if any series of the heads and blocks that are read, selected or not, may
+    /// have a label of one of these names.
+    ///
+    /// # Errors
+    /// Errors of reading blocks.
+    pub fn may_have_label(&self, names: &[&str]) -> Result<bool> {
+        for stream in &self.streams {
+            if stream.has_label(names)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns `true` if the series have all their labels.
+    #[must_use]
+    pub fn has_all_labels(&self) -> bool {
+        matches!(self.labels, LabelHint::All) && self.projection.is_none()
+    }
+
+    /// Prepares the next batch. A batch is small, so the context is checked once per batch. Streams
+    /// check it while searching. Series found before an error are returned before the error.
+    fn fill(&mut self) -> Result<()> {
+        let reads = Arc::clone(&self.reads);
+        reads.ctx.check()?;
+        let mut charge = reads.ctx.charge();
+        let mut found = Vec::with_capacity(self.n_batch);
+        let mut uncharged = 0;
+        while found.len() < self.n_batch && !self.is_last {
+            match self.take_next() {
+                Ok(Some(next)) => {
+                    uncharged += next.size();
+                    found.push(next);
+                    if uncharged > CHARGED_AT_ONCE {
+                        charge.grow(std::mem::take(&mut uncharged))?;
+                    }
+                }
+                Ok(None) => self.is_last = true,
+                Err(error) => {
+                    self.failure = Some(error);
+                    self.is_last = true;
+                }
+            }
+        }
+        charge.grow(uncharged)?;
+        self.ready = found.into_iter();
+        self.batch = Arc::new(Batch {
+            reads,
+            _charge: charge,
+        });
+        self.n_batch = (2 * self.n_batch).min(BATCH_SERIES);
+        Ok(())
+    }
+
+    /// Takes the next series from all streams that have it.
+    fn take_next(&mut self) -> Result<Option<Found>> {
+        find_next(&self.streams, &mut self.next);
+        let Some(&first) = self.next.first() else {
+            return Ok(None);
+        };
+        let labels = self.streams[first].labels();
+        let mut places = self
+            .next
+            .iter()
+            .filter_map(|&idx| Some((idx, self.streams[idx].place()?)));
+        let Some(first) = places.next() else {
+            return Ok(None);
+        };
+        let others: Vec<_> = places.collect();
+        self.left = self.left.saturating_sub(self.next.len() as u64);
+        for &idx in &self.next {
+            self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
+        }
+        self.reads.ctx.count_series(1)?;
+        let labels = match &mut self.projection {
+            Some(projection) => projection.labels(&labels),
+            None => labels,
+        };
+        let labels = self
+            .added
+            .iter()
+            .fold(labels, |labels, (name, value)| labels.with(name, value));
+        Ok(Some(Found {
+            labels,
+            first,
+            others,
+        }))
+    }
+}
+
+/// Copies the samples of the heads, and opens the streams of a selection. `any_order` if the caller
+/// needs no order.
+fn open_sources(
+    ctx: &QueryContext,
+    store: &Arc<Store>,
+    matchers: &[Matcher],
+    range: TimeRange,
+    need: Need,
+    any_order: bool,
+    charge: &mut Charge,
+) -> Result<Sources> {
+    // The order of these steps matters: see `isolation` and `flush`.
+    let copying = store.block_list_readers.enter(ctx)?;
+    let blocks = store.blocks.list();
+    let copy = store.isolation.begin_read(ctx)?;
+    // A block is merged by labels, so the heads must be in label order too.
+    let has_blocks = blocks
+        .iter()
+        .any(|stored| stored.meta().range.overlaps(range));
+    let selection = Selection {
+        ctx,
+        store,
+        matchers,
+        range,
+        need,
+        view: &copy.view,
+        any_order: any_order && !has_blocks,
+    };
+    let heads = HeadStream::new(&selection, charge)?;
+    drop(copy);
+    drop(copying);
+
+    let mut sources = Sources::default();
+    for stored in blocks.iter() {
+        if stored.meta().range.overlaps(range) {
+            sources.add_block(ctx, stored, matchers, range, charge)?;
+        }
+    }
+    if let Some((heads, reads)) = heads {
+        sources.add_heads(heads, reads);
+    }
+    Ok(sources)
+}
+
+/// Finds the streams whose current series is the first in label order. Lists them in order of
+/// acceptance.
+fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
+    next.clear();
+    let mut least: Option<&str> = None;
+    for (idx, stream) in streams.iter().enumerate() {
+        let Some(packed) = stream.packed() else {
+            continue;
+        };
+        match least.map_or(Ordering::Less, |least| compare_packed(packed, least)) {
+            Ordering::Greater => continue,
+            Ordering::Equal => {}
+            Ordering::Less => {
+                next.clear();
+                least = Some(packed);
+            }
+        }
+        next.push(idx);
+    }
+}
+
+/// Returns the labels that streams must return (all labels if streams are merged), and the
+/// projection to the requested labels.
+fn labels_and_projection(
+    streams: &[Stream],
+    hints: SelectHints,
+) -> Result<(LabelHint, Option<LabelProjection>)> {
+    let SelectHints {
+        labels,
+        whole_where,
+        ..
+    } = hints;
+    // Fast path: all labels are requested.
+    if matches!(labels, LabelHint::All) {
+        return Ok((labels, None));
+    }
+    if !matches!(labels, LabelHint::None) {
+        for stream in streams {
+            if stream.has_label(whole_where)? {
+                return Ok((LabelHint::All, None));
+            }
+        }
+    }
+    Ok(match streams {
+        [_] => (labels, None),
+        _ => (LabelHint::All, Some(LabelProjection::new(labels))),
+    })
+}
+
+impl Iterator for SeriesSet {
+    type Item = Result<Series>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ready.len() == 0
+            && !self.is_last
+            && let Err(error) = self.fill()
+        {
+            self.failure = Some(error);
+            self.is_last = true;
+        }
+        if let Some(found) = self.ready.next() {
+            return Some(Ok(Series {
+                found,
+                batch: Arc::clone(&self.batch),
+                part: None,
+            }));
+        }
+        let error = self.failure.take()?;
+        self.left = 0;
+        Some(Err(error))
+    }
+}
+
+impl fmt::Debug for SeriesSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SeriesSet(up to {} series)", self.left)
+    }
+}

@@ -1,0 +1,124 @@
+//! The streams that a selection merges: the series of all heads, and those of each block.
+
+use std::sync::Arc;
+
+use varve_context::{Charge, QueryContext};
+use varve_model::{Labels, Matcher, TimeRange};
+
+use super::blocks::BlockStream;
+use super::heads::{HeadReads, HeadStream};
+use super::selection::Place;
+use super::series::StreamReads;
+use crate::block::StoredBlock;
+use crate::error::Result;
+use crate::label_hint::LabelHint;
+
+/// The selected series of all heads, with the current one, or of one block.
+pub(super) enum Stream {
+    Heads(Box<HeadStream>, Option<(Labels, Place)>),
+    Block(Box<BlockStream>),
+}
+
+/// The streams of a selection, and access to the samples of each. Blocks come first: their samples
+/// were accepted first.
+#[derive(Default)]
+pub(super) struct Sources {
+    pub(super) streams: Vec<Stream>,
+    pub(super) reads: Vec<StreamReads>,
+}
+
+impl Sources {
+    /// Adds the series of a block that pass all matchers, if there are any.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit, and errors of reading the block.
+    pub(super) fn add_block(
+        &mut self,
+        ctx: &QueryContext,
+        stored: &Arc<StoredBlock>,
+        matchers: &[Matcher],
+        range: TimeRange,
+        charge: &mut Charge,
+    ) -> Result<()> {
+        ctx.check()?;
+        let ordinals = stored.block.index.select(ctx, matchers)?;
+        if !ordinals.is_empty() {
+            charge.grow(ordinals.serialized_size())?;
+            let stream = BlockStream::new(ctx, stored, ordinals, range);
+            self.reads.push(StreamReads::Block(stream.reads()));
+            self.streams.push(Stream::Block(Box::new(stream)));
+        }
+        Ok(())
+    }
+
+    /// Adds the series of the heads. They come after all blocks.
+    pub(super) fn add_heads(&mut self, heads: HeadStream, reads: Vec<HeadReads>) {
+        self.reads.push(StreamReads::Heads(reads));
+        self.streams.push(Stream::Heads(Box::new(heads), None));
+    }
+}
+
+impl Stream {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Heads(heads, at) => heads.len() + u64::from(at.is_some()),
+            Self::Block(block) => block.len(),
+        }
+    }
+
+    pub(super) fn request_labels(&mut self, labels: &LabelHint) -> Result<()> {
+        match self {
+            Self::Heads(..) => Ok(()),
+            Self::Block(block) => block.request_labels(labels),
+        }
+    }
+
+    /// Advances to the next series.
+    pub(super) fn advance(
+        &mut self,
+        ctx: &QueryContext,
+        range: TimeRange,
+        labels: &LabelHint,
+    ) -> Result<()> {
+        match self {
+            Self::Heads(heads, at) => *at = heads.next(ctx, labels)?,
+            Self::Block(block) => block.advance(ctx, range)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the packed labels of the current series, or `None` after the last series.
+    pub(super) fn packed(&self) -> Option<&str> {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.as_packed()),
+            Self::Block(block) => block.packed(),
+        }
+    }
+
+    /// Returns the labels of the current series, or an empty set after the last series.
+    pub(super) fn labels(&mut self) -> Labels {
+        match self {
+            Self::Heads(_, at) => at
+                .as_ref()
+                .map(|(labels, _)| labels.clone())
+                .unwrap_or_default(),
+            Self::Block(block) => block.labels(),
+        }
+    }
+
+    /// Returns the position of the current series, or `None` after the last series.
+    pub(super) fn place(&self) -> Option<Place> {
+        match self {
+            Self::Heads(_, at) => at.as_ref().map(|(_, place)| *place),
+            Self::Block(block) => block.ordinal().map(|at| Place { part: 0, at }),
+        }
+    }
+
+    /// Returns `true` if any series, selected or not, may have a label of one of these names.
+    pub(super) fn has_label(&self, names: &[&str]) -> Result<bool> {
+        match self {
+            Self::Heads(heads, _) => Ok(heads.has_label(names)),
+            Self::Block(block) => block.has_label(names),
+        }
+    }
+}
