@@ -144,26 +144,8 @@ fn scan(
     chunks: &mut Vec<HeadChunk>,
     damage: &mut DamageReport,
 ) {
-    let mut header = Cursor::new(bytes);
-    match (header.be_u32(), header.u8()) {
-        // A file without content has just been created.
-        _ if bytes.iter().all(|&byte| byte == 0) => return,
-        (Some(MAGIC), Some(VERSION)) => {}
-        (Some(MAGIC), Some(version)) => {
-            damage.push(
-                path,
-                4,
-                DamageKind::Unsupported,
-                format!("unknown format version {version}"),
-            );
-            return;
-        }
-        _ => damage.push(
-            path,
-            0,
-            DamageKind::Corrupt,
-            "not the header of a head chunk file",
-        ),
+    if !has_chunks(bytes, path, damage) {
+        return;
     }
     let mut offset = FILE_HEADER_SIZE;
     while offset < bytes.len() {
@@ -208,6 +190,32 @@ fn scan(
             }
         }
     }
+}
+
+/// Checks the header of a file. Returns `true` if chunks may follow it, even after damage.
+fn has_chunks(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> bool {
+    let mut header = Cursor::new(bytes);
+    match (header.be_u32(), header.u8()) {
+        // A file without content has just been created.
+        _ if bytes.iter().all(|&byte| byte == 0) => return false,
+        (Some(MAGIC), Some(VERSION)) => {}
+        (Some(MAGIC), Some(version)) => {
+            damage.push(
+                path,
+                4,
+                DamageKind::Unsupported,
+                format!("unknown format version {version}"),
+            );
+            return false;
+        }
+        _ => damage.push(
+            path,
+            0,
+            DamageKind::Corrupt,
+            "not the header of a head chunk file",
+        ),
+    }
+    true
 }
 
 /// Returns `true` if a chunk may begin here. Does not verify its checksum, which would cost too

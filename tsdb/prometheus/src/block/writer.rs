@@ -208,27 +208,7 @@ impl<'a> BlockWriter<'a> {
                 resolution_ms: 0,
             }),
         };
-        write(
-            &*self.fs,
-            &self.dir.join("tombstones"),
-            &tombstones::EMPTY_FILE,
-        )?;
-        write(&*self.fs, &self.dir.join("meta.json"), &meta.to_json())?;
-        self.fs
-            .sync_dir(&self.dir)
-            .map_err(Error::io("sync", &self.dir))?;
-        let target = self.out.join(ulid.to_string());
-        if self.fs.list(&target).is_ok() {
-            remove_block(&*self.fs, &self.dir)?;
-        } else {
-            self.fs
-                .rename(&self.dir, &target)
-                .map_err(Error::io("rename", &self.dir))?;
-        }
-        // An existing block may be of a process that ended before it could do this.
-        self.fs
-            .sync_dir(&self.out)
-            .map_err(Error::io("sync", &self.out))?;
+        put_in_place(&*self.fs, &self.dir, &self.out, &meta)?;
         Ok(meta)
     }
 
@@ -239,6 +219,21 @@ impl<'a> BlockWriter<'a> {
     pub fn abandon(self) -> Result<()> {
         remove_block(&*self.fs, &self.dir)
     }
+}
+
+/// Writes the last files of a block, and renames its directory. A block that exists already stays.
+fn put_in_place(fs: &dyn Fs, dir: &Path, out: &Path, meta: &BlockMeta) -> Result<()> {
+    write(fs, &dir.join("tombstones"), &tombstones::EMPTY_FILE)?;
+    write(fs, &dir.join("meta.json"), &meta.to_json())?;
+    fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+    let target = out.join(meta.ulid.to_string());
+    if fs.list(&target).is_ok() {
+        remove_block(fs, dir)?;
+    } else {
+        fs.rename(dir, &target).map_err(Error::io("rename", dir))?;
+    }
+    // An existing block may be of a process that ended before it could do this.
+    fs.sync_dir(out).map_err(Error::io("sync", out))
 }
 
 fn write(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> Result<()> {

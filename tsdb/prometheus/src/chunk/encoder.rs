@@ -7,14 +7,13 @@ use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitWriter;
-use super::encoding::{Chunk, Encoding};
+use super::encoding::{Chunk, Encoding, SAMPLES_PER_CHUNK, n_samples_header};
 use super::histogram_appender::{HistogramAppender, HistogramSample};
+use super::start_timestamps::StartTimestamps;
 use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
 
-/// Number of samples per chunk that Prometheus aims at.
-pub const SAMPLES_PER_CHUNK: u32 = 120;
 /// Size in bytes from which a float chunk is full: another sample could make it larger than 1024
 /// bytes.
 const FLOAT_SIZE_FULL: usize = 1005;
@@ -24,16 +23,6 @@ const FLOAT_CAPACITY: usize = 640;
 /// The longest period of a chunk of [`Encoder::push_aligned`]: two hours, as of Prometheus' blocks.
 /// It can be halved eight times, to 28.125 s.
 const PERIOD_MS: i64 = 2 * 3600 * 1000;
-
-/// Whether chunks keep start timestamps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StartTimestamps {
-    /// Without start timestamps: encodings 1 to 3, which all versions of Prometheus read.
-    #[default]
-    Drop,
-    /// With start timestamps: encodings 4 to 6, which Prometheus reads since version 3.12.
-    Keep,
-}
 
 /// Cuts the samples of one series, in ascending order of time, into chunks.
 ///
@@ -287,7 +276,7 @@ impl FloatAppender {
             min_ms,
             max_ms,
         } = self;
-        let [high, low] = count(n_samples);
+        let [high, low] = n_samples_header(n_samples);
         let (encoding, bytes) = match state {
             FloatState::Xor(_) => (Encoding::Xor, bits.finish(&[high, low])),
             FloatState::Xor2(state) => (
@@ -303,10 +292,4 @@ impl FloatAppender {
             bytes,
         }
     }
-}
-
-/// Returns the number of samples as in the header of a chunk, which is full long before the
-/// maximum.
-pub(super) fn count(n_samples: u32) -> [u8; 2] {
-    u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes()
 }

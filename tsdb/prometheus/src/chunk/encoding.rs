@@ -1,7 +1,10 @@
-//! Encodings, and an encoded chunk.
+//! Encodings, and an encoded chunk with its number of samples.
 
 use super::error::ChunkError;
 use super::start_timestamps::COUNT_MASK;
+
+/// Number of samples per chunk that Prometheus aims at.
+pub const SAMPLES_PER_CHUNK: u32 = 120;
 
 /// Encoding of the samples of a chunk. The discriminants are the codes of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -104,4 +107,10 @@ pub fn n_samples(encoding: Encoding, bytes: &[u8]) -> Result<u32, ChunkError> {
         Encoding::HistogramSt | Encoding::FloatHistogramSt => u32::from(count & COUNT_MASK),
         _ => u32::from(count),
     })
+}
+
+/// Returns the number of samples as in the header of a chunk, which is full long before the
+/// maximum.
+pub(super) fn n_samples_header(n_samples: u32) -> [u8; 2] {
+    u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes()
 }

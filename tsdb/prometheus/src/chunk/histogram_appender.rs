@@ -12,11 +12,11 @@ use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, Reset
 use varve_model::staleness::is_stale_nan;
 
 use super::bstream::BitWriter;
-use super::encoder::{SAMPLES_PER_CHUNK, StartTimestamps, count};
-use super::encoding::{Chunk, Encoding};
+use super::encoding::{Chunk, Encoding, SAMPLES_PER_CHUNK, n_samples_header};
 use super::histogram::{CountCodec, CounterResetHeader, Counts, HEADER_SIZE, HistogramState};
 use super::histogram_layout::HistogramLayout;
 use super::spans::Buckets;
+use super::start_timestamps::StartTimestamps;
 use super::{decode, spans};
 
 /// Size in bytes from which a chunk with [`SAMPLES_MIN`] samples is full.
@@ -128,7 +128,7 @@ impl<C: CountCodec> HistogramAppender<C> {
     }
 
     fn header(&self) -> [u8; HEADER_SIZE] {
-        let [high, low] = count(self.state.n_samples());
+        let [high, low] = n_samples_header(self.state.n_samples());
         match self.state.starts_header() {
             Some(starts) => [high | self.reset as u8, low, starts],
             None => [high, low, self.reset as u8],

@@ -35,7 +35,8 @@ mod xor2;
 
 pub use decode::decode;
 pub(crate) use decode::float_time_range;
-pub use encoder::{Encoder, SAMPLES_PER_CHUNK, StartTimestamps};
-pub use encoding::{Chunk, Encoding, n_samples};
+pub use encoder::Encoder;
+pub use encoding::{Chunk, Encoding, SAMPLES_PER_CHUNK, n_samples};
 pub use error::{ChunkError, VALUES_MAX};
 pub(crate) use open_chunks::{OpenChunk, OpenChunks};
+pub use start_timestamps::StartTimestamps;

@@ -20,6 +20,16 @@ pub(super) const COUNT_MASK: u16 = 0x3fff;
 const CHANGE_ON_MAX: u32 = 0x7f;
 const FIRST_KNOWN: u8 = 0x80;
 
+/// Whether chunks keep start timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StartTimestamps {
+    /// Without start timestamps: encodings 1 to 3, which all versions of Prometheus read.
+    #[default]
+    Drop,
+    /// With start timestamps: encodings 4 to 6, which Prometheus reads since version 3.12.
+    Keep,
+}
+
 /// State of the start timestamps of a chunk after its samples so far.
 #[derive(Debug, Default)]
 pub(super) struct StartTimestampCodec {

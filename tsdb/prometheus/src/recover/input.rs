@@ -9,7 +9,6 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::report::Report;
-use super::shard::HeadChunkList;
 use crate::block::{BlockMeta, META_SIZE_MAX, Ulid};
 use crate::head_chunks::{HeadChunk, HeadChunkFiles};
 use crate::wal::{RecordContent, RecordType, Segment, SegmentReader, WalFiles};
@@ -31,6 +30,13 @@ pub(crate) struct Input {
 pub(crate) enum LogKind {
     Wal,
     Wbl,
+}
+
+/// The head chunks of all series, and the timestamp from which they are valid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadChunkList<'a> {
+    pub(crate) chunks: &'a [HeadChunk],
+    pub(crate) min_valid_ms: i64,
 }
 
 impl Input {

@@ -13,10 +13,11 @@ use varve_model::TimeRange;
 
 use super::record_reader::Record;
 use super::route::{Routed, Router, is_eviction};
+use crate::recover::input::HeadChunkList;
 use crate::recover::input::Input;
 use crate::recover::report::RecordCounts;
 use crate::recover::series::{Definitions, Resolved, SeriesIdx, SeriesTable};
-use crate::recover::shard::{HeadChunkList, Shard, ShardLayout};
+use crate::recover::shard::{Shard, ShardLayout};
 use crate::wal::{RecordType, RefTombstone, decode_tombstones};
 
 /// A resolved batch.

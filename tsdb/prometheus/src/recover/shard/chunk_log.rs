@@ -61,6 +61,19 @@ pub(crate) enum ChunkBytes<'a> {
     Head(u32),
 }
 
+/// Returns an encoded chunk as a chunk of a series.
+pub(super) fn series_chunk(
+    chunk: &Chunk,
+    is_out_of_order: bool,
+    is_split: bool,
+) -> SeriesChunk<ChunkBytes<'_>> {
+    SeriesChunk {
+        chunk: chunk.with(ChunkBytes::Inline(&chunk.bytes)),
+        is_out_of_order,
+        is_split,
+    }
+}
+
 /// Append-only log of chunks.
 #[derive(Debug)]
 pub(crate) struct ChunkLog {

@@ -2,12 +2,16 @@ use varve_model::SampleColumns;
 
 use super::*;
 use crate::chunk::decode;
+use crate::chunk::{Encoding, StartTimestamps};
+use crate::head_chunks::HeadChunk;
 use crate::recover::WINDOW_MS;
+use crate::recover::input::{HeadChunkList, Input};
 use crate::recover::replay::record_reader::Record;
 use crate::recover::replay::route::{Routed, Router};
 use crate::recover::series::SeriesTable;
 use crate::recover::series::tests::define;
 use crate::recover::shard::spill::SpillDir;
+use crate::recover::windows::window_of;
 use crate::testing::fs;
 
 fn head_chunk(min_ms: i64, max_ms: i64, is_out_of_order: bool) -> HeadChunk {

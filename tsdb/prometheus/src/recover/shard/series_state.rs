@@ -1,0 +1,30 @@
+//! What a shard knows of a series.
+
+use super::chunk_log::ChunkRef;
+use crate::chunk::OpenChunk;
+use crate::recover::windows::WindowSet;
+
+/// State of one series.
+#[derive(Debug)]
+pub(super) struct SeriesState {
+    /// Timestamp of the last in-order sample, and the open chunk if it is of floats without start
+    /// timestamps.
+    pub(super) open: OpenChunk,
+    /// The last finished chunk.
+    pub(super) last: ChunkRef,
+    pub(super) windows: WindowSet,
+    /// The open chunk is in [`Shard::encoders`].
+    pub(super) has_encoder: bool,
+    /// Head chunks have not been reached yet.
+    pub(super) has_head_chunks: bool,
+}
+
+impl SeriesState {
+    pub(super) const NEW: Self = Self {
+        open: OpenChunk::after(i64::MIN),
+        last: ChunkRef::NONE,
+        windows: WindowSet::EMPTY,
+        has_encoder: false,
+        has_head_chunks: false,
+    };
+}
