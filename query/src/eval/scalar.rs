@@ -3,8 +3,8 @@
 use varve_promql::ast::{UnaryOp, ValueType};
 
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, StepSet};
+use crate::eval::evaluator::Evaluator;
 use crate::functions::{Implementation, arithmetic, operators};
 use crate::plan::{Call, Plan, PlanKind};
 use crate::steps::Steps;

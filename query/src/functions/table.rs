@@ -81,11 +81,11 @@ macro_rules! change_over {
         );
         let anchored: Kernels = kernels(
             |window, _| rate::extended(window, KIND, false),
-            Some(|window, out| native::rate::extended(window, KIND, false, out)),
+            Some(|window, out| native::extended::extended(window, KIND, false, out)),
         );
         let smoothed: Kernels = kernels(
             |window, _| rate::extended(window, KIND, true),
-            Some(|window, out| native::rate::extended(window, KIND, true, out)),
+            Some(|window, out| native::extended::extended(window, KIND, true, out)),
         );
         OverRange(RangeFunction {
             anchored: Some(anchored),

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use varve_model::histogram::ResetHint;
 
+use super::bounds;
 use super::buckets::Buckets;
-use super::{FloatHistogram, bounds};
+use super::float_histogram::FloatHistogram;
 use crate::math::kahan::KahanSum;
 
 /// The histograms cannot be combined: one has exponential and the other custom buckets.
@@ -368,7 +369,8 @@ pub(super) fn common_index(index: i32, bounds: &[f64], common: &[f64]) -> usize 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HistogramSum, literal};
+    use super::super::float_histogram::literal;
+    use super::super::sum::HistogramSum;
     use super::*;
     use varve_model::histogram::CUSTOM_BUCKETS_SCHEMA;
 

@@ -11,7 +11,7 @@ use varve_context::Charge;
 use varve_model::SampleColumns;
 use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 
-use super::FloatHistogram;
+use super::float_histogram::FloatHistogram;
 use crate::error::Result;
 
 /// Converts the histograms of a series, and returns them with their indexes in the columns. With

@@ -1,7 +1,7 @@
 //! Means of histograms, for `avg` and `avg_over_time`.
 
-use super::FloatHistogram;
 use super::arithmetic::{Combined, MixedSchemas};
+use super::float_histogram::FloatHistogram;
 use super::sum::HistogramSum;
 
 /// A running mean. Holds the sum and divides it at the end; if the sum overflows, switches to the

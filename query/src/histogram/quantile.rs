@@ -3,7 +3,7 @@
 //! Observations are assumed to be spread evenly on a logarithmic scale within an exponential
 //! bucket, and on a linear scale within the zero bucket and custom buckets.
 
-use super::{Bucket, FloatHistogram};
+use super::float_histogram::{Bucket, FloatHistogram};
 use crate::math::kahan::KahanSum;
 use crate::math::{exp2, log2};
 
@@ -240,7 +240,7 @@ fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal;
+    use super::super::float_histogram::literal;
     use super::*;
 
     /// Formats a number rounded to 12 digits.

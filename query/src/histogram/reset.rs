@@ -2,9 +2,9 @@
 
 use varve_model::histogram::ResetHint;
 
-use super::FloatHistogram;
 use super::arithmetic::{common_bounds, common_index};
 use super::buckets::Buckets;
+use super::float_histogram::FloatHistogram;
 
 impl FloatHistogram {
     /// Returns `true` if counters were reset between `previous` and this histogram. The hint
@@ -81,7 +81,7 @@ impl FloatHistogram {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal;
+    use super::super::float_histogram::literal;
     use super::*;
 
     #[test]

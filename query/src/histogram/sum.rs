@@ -1,7 +1,7 @@
 //! Compensated sums of histograms, for `sum` and `sum_over_time`.
 
-use super::FloatHistogram;
 use super::arithmetic::{Combined, Compensation, MixedSchemas};
+use super::float_histogram::FloatHistogram;
 use crate::math::kahan::KahanSum;
 
 /// A running sum of histograms with compensation for rounding.

@@ -6,7 +6,7 @@ use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_promql::decimal::{General, Plain};
 
 use super::buckets::Buckets;
-use super::{Bucket, FloatHistogram};
+use super::float_histogram::{Bucket, FloatHistogram};
 
 /// Maximum number of buckets, including empty ones, in a test expression. Further buckets are
 /// omitted.
@@ -173,7 +173,7 @@ fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::span;
+    use super::super::float_histogram::span;
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@
 //! [`FloatHistogram::quantile`]. If observations are removed, count and sum are estimated from the
 //! remaining buckets.
 
-use super::{Bucket, FloatHistogram};
+use super::float_histogram::{Bucket, FloatHistogram};
 
 /// The observations that remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,26 +76,23 @@ impl FloatHistogram {
             } else {
                 self.negative_bucket(index, count)
             };
-            let (kept, middle) = match keep {
-                Keep::Below if bucket.upper <= value => (
-                    count,
-                    middle_of(bucket.lower, bucket.upper, positive, linear),
-                ),
-                Keep::Above if bucket.lower >= value => (
-                    count,
-                    middle_of(bucket.lower, bucket.upper, positive, linear),
-                ),
-                Keep::Below if bucket.lower < value => {
-                    trim_bucket(bucket, value, keep, positive, linear)
-                }
-                Keep::Above if bucket.upper > value => {
-                    trim_bucket(bucket, value, keep, positive, linear)
-                }
-                _ => {
-                    self.side_mut(positive)[bucket_idx] = 0.0;
-                    remaining.is_cut = true;
-                    continue;
-                }
+            let is_whole = match keep {
+                Keep::Below => bucket.upper <= value,
+                Keep::Above => bucket.lower >= value,
+            };
+            let is_partial = match keep {
+                Keep::Below => bucket.lower < value,
+                Keep::Above => bucket.upper > value,
+            };
+            let (kept, middle) = if is_whole {
+                let middle = middle_of(bucket.lower, bucket.upper, positive, linear);
+                (count, middle)
+            } else if is_partial {
+                trim_bucket(bucket, value, keep, positive, linear)
+            } else {
+                self.side_mut(positive)[bucket_idx] = 0.0;
+                remaining.is_cut = true;
+                continue;
             };
             remaining.count += kept;
             remaining.sum += middle * kept;
@@ -227,7 +224,7 @@ fn middle_of(lower: f64, upper: f64, positive: bool, linear: bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal;
+    use super::super::float_histogram::literal;
     use super::*;
 
     fn check(histogram: &FloatHistogram, value: f64, keep: Keep, expect: &str) {

@@ -8,8 +8,8 @@ use varve_tsdb::select::LabelHint;
 
 use super::is_grouping;
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{Column, Series, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::plan::{Aggregate, PlanKind};
 use crate::steps::Steps;
 

@@ -6,6 +6,7 @@
 
 mod count_values;
 mod fold;
+mod heap;
 mod histograms;
 mod quantile;
 mod top_k;
@@ -18,10 +19,10 @@ use varve_tsdb::select::LabelHint;
 
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{
     GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector,
 };
+use crate::eval::evaluator::Evaluator;
 use crate::plan::{Aggregate, Order, Plan, PlanKind, contains_name, is_name_label};
 use crate::steps::Steps;
 use fold::Fold;

@@ -3,8 +3,8 @@
 use super::{Groups, labels_for};
 use crate::annotations::Annotation;
 use crate::error::Result;
-use crate::eval::Evaluator;
-use crate::eval::columns::{GroupingKeys, Series, Vector};
+use crate::eval::columns::{GroupingKeys, Scalars, Series, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::functions::over_time::quantile_of;
 use crate::plan::Aggregate;
 use crate::steps::Steps;
@@ -74,6 +74,17 @@ impl Evaluator<'_> {
                 .map_or_else(Default::default, |param| param.span);
             self.annotations.add(Annotation::InvalidQuantile(q), span);
         }
+        self.quantiles(groups, values, &quantiles, steps)
+    }
+
+    /// Returns the quantiles of each group at each step.
+    fn quantiles(
+        &self,
+        groups: Groups<'_>,
+        values: Vec<Values>,
+        quantiles: &Scalars,
+        steps: Steps,
+    ) -> Result<Vector> {
         let mut vector = self.limits.vector();
         for (labels, Values { by_step, drop_name }) in
             groups.keys.into_labels().into_iter().zip(values)

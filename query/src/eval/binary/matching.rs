@@ -9,17 +9,17 @@
 //! allowed.
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use varve_context::Charge;
 use varve_model::Labels;
 use varve_model::labels::{LabelsBuilder, NAME_LABELS};
 use varve_promql::ast::{BinaryOp, Cardinality, VectorMatching};
 use varve_tsdb::select::LabelHint;
 
+use super::matched_steps::MatchedSteps;
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element};
 use crate::eval::columns::{Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series, StepSet, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
 use crate::plan::{Link, contains_name, is_name_label};
@@ -461,52 +461,4 @@ fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: St
         arithmetic::apply(op, &mut column.values, &rhs.values, false);
     }
     column
-}
-
-/// The steps at which a signature has results: one set if the match is one-to-one, otherwise one
-/// per label set.
-struct MatchedSteps {
-    steps: HashMap<Option<Labels>, StepSet>,
-    /// The memory of `steps`, unless the match is one-to-one.
-    charge: Charge,
-}
-
-impl MatchedSteps {
-    /// Adds the steps of a result. Fails if one of the steps already has a result.
-    fn add(
-        &mut self,
-        cardinality: Cardinality,
-        labels: &Labels,
-        steps: &StepSet,
-        n_steps: usize,
-    ) -> Result<()> {
-        let (key, rule) = match cardinality {
-            Cardinality::OneToOne => (
-                None,
-                "many-to-one matching must be explicit (group_left/group_right)",
-            ),
-            _ => (
-                Some(labels.clone()),
-                "grouping labels must ensure unique matches",
-            ),
-        };
-        let size =
-            labels.size() + StepSet::size(n_steps) + 2 * size_of::<(Option<Labels>, StepSet)>();
-        match self.steps.entry(key) {
-            Entry::Occupied(known) if known.get().overlaps(steps) => Err(Error::Execution(
-                format!("multiple matches for labels: {rule}"),
-            )),
-            Entry::Occupied(mut known) => {
-                known.get_mut().union_with(steps);
-                Ok(())
-            }
-            Entry::Vacant(free) => {
-                if free.key().is_some() {
-                    self.charge.grow(size)?;
-                }
-                free.insert(steps.clone());
-                Ok(())
-            }
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! Binary operators.
 
+mod matched_steps;
 mod matching;
 mod set;
 
@@ -7,8 +8,8 @@ use varve_promql::ast::{Cardinality, ValueType};
 use varve_tsdb::select::LabelHint;
 
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{arithmetic, operators};
 use crate::plan::{Chain, Link, Plan};

@@ -18,7 +18,7 @@ use super::label::string_arg;
 use crate::annotations::{Annotation, ForcedMonotonicity};
 use crate::error::Result;
 use crate::eval::columns::{Column, GroupingKeys, Limits, Series, StepSet, Vector, series_size};
-use crate::eval::{Evaluator, Sink};
+use crate::eval::evaluator::{Evaluator, Sink};
 use crate::functions::classic_histogram::{self, Bucket, Raised};
 use crate::histogram::{FloatHistogram, NanEffect};
 use crate::plan::Plan;

@@ -14,8 +14,8 @@ use varve_model::{Labels, MatchOp, Matcher};
 use varve_regexp::Regexp;
 
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::plan::{Plan, PlanKind, Selector, Shift, info_shift, is_name_label};
 use crate::steps::Steps;
 

@@ -6,8 +6,8 @@ use varve_model::labels::METRIC_NAME;
 use varve_regexp::Rewrite;
 
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::Vector;
+use crate::eval::evaluator::Evaluator;
 use crate::plan::{Plan, PlanKind};
 use crate::steps::Steps;
 

@@ -12,8 +12,8 @@ use varve_model::{Labels, MatchOp, Matcher};
 
 use crate::date::Civil;
 use crate::error::{Error, Result};
-use crate::eval::Evaluator;
 use crate::eval::columns::{Column, Series, StepSet, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::eval::select::SampleField;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{Implementation, SeriesFunction};

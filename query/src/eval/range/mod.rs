@@ -21,10 +21,10 @@ use windows::{Windows, count_window, n_samples_of};
 
 use crate::error::{Error, Result};
 use crate::eval::columns::StepSet;
+use crate::eval::evaluator::{Evaluator, Sink};
 use crate::eval::profile::OutputCount;
 use crate::eval::select::{RangeSamples, Selected};
 use crate::eval::stream::{Pipeline, batch_len, batches};
-use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
 use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};

@@ -12,7 +12,7 @@
 use super::duplicate_labels::DuplicateLabels;
 use super::function::RangeEvaluation;
 use crate::error::Result;
-use crate::eval::Evaluator;
+use crate::eval::evaluator::Evaluator;
 use crate::eval::stream::{Batch, Materializer, OPTIONAL_RESULT_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
 use crate::steps::Steps;

@@ -5,13 +5,24 @@ use std::sync::Arc;
 use varve_model::SampleColumns;
 use varve_model::staleness::is_stale_nan;
 
-use super::SampleField;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
 use crate::eval::stream::Batch;
 use crate::histogram::from_storage;
 use crate::plan::Shift;
 use crate::steps::Steps;
+
+/// The field of a sample that is selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::eval) enum SampleField {
+    Value,
+    /// The timestamp in seconds.
+    Timestamp,
+    /// The start timestamp in seconds; 0 if it is unknown.
+    StartTimestamp,
+    /// The timestamp in seconds of a sample of an info series. The sample must be a float.
+    InfoTimestamp,
+}
 
 /// Parameters for reading the series of a selector.
 pub(super) struct InstantSelection {

@@ -2,7 +2,7 @@
 
 mod instant;
 mod samples;
-mod shared_scans;
+pub(super) mod shared_scans;
 mod smoothed;
 
 use std::sync::Arc;
@@ -13,27 +13,16 @@ use varve_promql::ast::RangeExtension;
 use varve_tsdb::select::SelectHints;
 
 use instant::InstantSelection;
+pub(super) use instant::SampleField;
 pub(super) use samples::RangeSamples;
 pub(super) use shared_scans::Selected;
 pub use shared_scans::{ScanPlan, SharedScans};
 
 use crate::error::Result;
+use crate::eval::evaluator::{Evaluator, Sink};
 use crate::eval::stream::{LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
-use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, Selector, Shift};
 use crate::steps::Steps;
-
-/// The field of a sample that is selected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SampleField {
-    Value,
-    /// The timestamp in seconds.
-    Timestamp,
-    /// The start timestamp in seconds; 0 if it is unknown.
-    StartTimestamp,
-    /// The timestamp in seconds of a sample of an info series. The sample must be a float.
-    InfoTimestamp,
-}
 
 impl Evaluator<'_> {
     /// Streams the series of a selector.

@@ -11,8 +11,8 @@
 //! 2. Each source is materialized at most once, even if that fails.
 
 use crate::annotations::AnnotationList;
-use crate::eval::Evaluator;
 use crate::eval::columns::{Limits, Series, Vector};
+use crate::eval::evaluator::Evaluator;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::shared_results::SideEffects;
 use crate::plan::Plan;

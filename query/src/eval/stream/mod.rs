@@ -29,8 +29,8 @@ use crate::annotations::AnnotationList;
 use crate::error::{Error, Result};
 use crate::eval::columns::Vector;
 use crate::eval::columns::combine::OperatorAnnotations;
+use crate::eval::evaluator::{Evaluator, Sink};
 use crate::eval::profile::OutputCount;
-use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, PlanKind};
 use crate::steps::Steps;
 
@@ -364,17 +364,27 @@ impl Evaluator<'_> {
             self.share_materialized(materializer);
         }
         annotations.add_to(&mut self.annotations);
+        self.record_stages(source, pipeline, outputs, stage_annotations);
+        Ok(())
+    }
+
+    /// Records how much the source and each stage produced, and the annotations of the stages.
+    fn record_stages(
+        &mut self,
+        source: usize,
+        pipeline: &Pipeline<'_>,
+        outputs: Vec<OutputCount>,
+        stage_annotations: Vec<OperatorAnnotations>,
+    ) {
         let ids = [source]
             .into_iter()
             .chain(pipeline.stages.iter().map(|stage| stage.id));
         for (id, output) in ids.zip(outputs) {
             self.profile.record_output(id, output);
         }
-        let annotated_stages = pipeline.stages.iter().zip(stage_annotations);
-        for (stage, annotations) in annotated_stages {
+        for (stage, annotations) in pipeline.stages.iter().zip(stage_annotations) {
             stage.annotate(annotations, &mut self.annotations);
         }
-        Ok(())
     }
 }
 

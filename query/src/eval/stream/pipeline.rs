@@ -13,7 +13,7 @@ use crate::eval::columns::combine::OperatorAnnotations;
 use crate::eval::columns::{Limits, Series, SharedSets, series_size, without_name};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
-use crate::eval::select::Selected;
+use crate::eval::select::shared_scans::Selected;
 
 /// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen
 /// series.

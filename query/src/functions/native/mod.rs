@@ -2,7 +2,8 @@
 //!
 //! They run only for windows that have histograms. The kernels for floats do not handle histograms.
 
+pub(super) mod extended;
 pub(super) mod over_time;
 pub(super) mod rate;
 
-pub(crate) use rate::interpolate;
+pub(crate) use extended::interpolate;

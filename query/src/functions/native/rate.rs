@@ -10,7 +10,7 @@ use crate::annotations::HistogramOperation::{Addition, Subtraction};
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
 use crate::histogram::{FloatHistogram, MixedSchemas};
 
-type Value = Option<SampleValue>;
+pub(super) type Value = Option<SampleValue>;
 
 pub(in super::super) fn irate(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
     last_change(window, true, annotations)
@@ -22,7 +22,7 @@ pub(in super::super) fn idelta(window: &Window<'_>, annotations: &mut SeriesAnno
 
 /// Applies `change` to a window of histograms. Returns `None` if the window also has floats, or
 /// mixes exponential and custom buckets.
-fn unmixed(
+pub(super) fn unmixed(
     window: &Window<'_>,
     annotations: &mut SeriesAnnotations,
     change: impl FnOnce(&mut SeriesAnnotations) -> Result<Option<FloatHistogram>, MixedSchemas>,
@@ -143,19 +143,7 @@ fn change(
     let mut change = FloatHistogram::clone(last).in_schema(schema);
     annotations.add_combined(change.subtract(&start)?, Subtraction);
     if is_counter {
-        let mut before = &start;
-        let mut overlap = false;
-        for pair in samples.windows(2) {
-            // An overlap is counted once per window.
-            if !overlap && pair[0].times().overlaps(pair[1].times()) {
-                annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
-                overlap = true;
-            }
-            if is_reset(&pair[0], &pair[1], before) {
-                annotations.add_combined(change.add(before)?, Addition);
-            }
-            before = &pair[1].histogram;
-        }
+        add_resets(&mut change, &start, samples, annotations)?;
     } else if [first, last]
         .iter()
         .any(|histogram| histogram.reset_hint != ResetHint::Gauge)
@@ -165,6 +153,29 @@ fn change(
     change.reset_hint = ResetHint::Gauge;
     change.compact();
     Ok(change)
+}
+
+/// Adds to a change of a counter what it lost in resets.
+fn add_resets(
+    change: &mut FloatHistogram,
+    start: &FloatHistogram,
+    samples: &[HistogramSample],
+    annotations: &mut SeriesAnnotations,
+) -> Result<(), MixedSchemas> {
+    let mut before = start;
+    let mut overlap = false;
+    for pair in samples.windows(2) {
+        // An overlap is counted once per window.
+        if !overlap && pair[0].times().overlaps(pair[1].times()) {
+            annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
+            overlap = true;
+        }
+        if is_reset(&pair[0], &pair[1], before) {
+            annotations.add_combined(change.add(before)?, Addition);
+        }
+        before = &pair[1].histogram;
+    }
+    Ok(())
 }
 
 /// Returns `true` if a counter was reset between two samples. `before` replaces the value of the
@@ -248,174 +259,4 @@ fn last_change_of_histograms(
     change.reset_hint = ResetHint::Gauge;
     change.compact();
     Some(change)
-}
-
-/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends
-/// are derived from the samples around them.
-pub(in super::super) fn extended(
-    window: &Window<'_>,
-    kind: RateKind,
-    smoothed: bool,
-    annotations: &mut SeriesAnnotations,
-) -> Value {
-    unmixed(window, annotations, |annotations| {
-        extended_change(window, kind, smoothed, annotations)
-    })
-}
-
-fn extended_change(
-    window: &Window<'_>,
-    kind: RateKind,
-    smoothed: bool,
-    annotations: &mut SeriesAnnotations,
-) -> Result<Option<FloatHistogram>, MixedSchemas> {
-    let Window {
-        histograms: samples,
-        start_ms,
-        end_ms,
-        ..
-    } = *window;
-    let last = samples.len() - 1;
-    let first = samples[..last]
-        .partition_point(|sample| sample.timestamp_ms <= start_ms)
-        .saturating_sub(1);
-    let last = if smoothed {
-        samples[..last].partition_point(|sample| sample.timestamp_ms < end_ms)
-    } else {
-        last
-    };
-    if samples[last].timestamp_ms <= start_ms || (smoothed && samples[first].timestamp_ms > end_ms)
-    {
-        return Ok(None);
-    }
-    check_schemas(&samples[first..=last], kind.is_counter, annotations)?;
-    let left = if smoothed && samples[first].timestamp_ms < start_ms {
-        interpolate(
-            &samples[first],
-            &samples[first + 1],
-            start_ms,
-            kind.is_counter,
-            annotations,
-        )?
-    } else {
-        FloatHistogram::clone(&samples[first].histogram)
-    };
-    let right = if smoothed && last > 0 && samples[last].timestamp_ms > end_ms {
-        interpolate(
-            &samples[last - 1],
-            &samples[last],
-            end_ms,
-            kind.is_counter,
-            annotations,
-        )?
-    } else {
-        FloatHistogram::clone(&samples[last].histogram)
-    };
-    if !kind.is_counter
-        && [&left, &right]
-            .iter()
-            .any(|end| end.reset_hint != ResetHint::Gauge)
-    {
-        annotations.add(SeriesAnnotation::NotGauge);
-    }
-    let mut change = right.clone();
-    annotations.add_combined(change.subtract(&left)?, Subtraction);
-    if kind.is_counter
-        && let Some(lost) =
-            lost_in_resets(window, first, last, &left, &right, smoothed, annotations)?
-    {
-        annotations.add_combined(change.add(&lost)?, Addition);
-    }
-    if kind.is_rate {
-        change.divide(window.range_seconds);
-    }
-    change.reset_hint = ResetHint::Gauge;
-    change.compact();
-    Ok(Some(change))
-}
-
-fn check_schemas(
-    samples: &[HistogramSample],
-    is_counter: bool,
-    annotations: &mut SeriesAnnotations,
-) -> Result<(), MixedSchemas> {
-    for HistogramSample { histogram, .. } in samples {
-        if histogram.is_custom() != samples[0].histogram.is_custom() {
-            return Err(MixedSchemas);
-        }
-        if is_counter && histogram.reset_hint == ResetHint::Gauge {
-            annotations.add(SeriesAnnotation::NotCounter);
-        }
-    }
-    Ok(())
-}
-
-/// Returns the interpolated histogram at a time between two samples. If a counter was reset between
-/// the samples, it starts at 0.
-pub(crate) fn interpolate(
-    from: &HistogramSample,
-    to: &HistogramSample,
-    time_ms: i64,
-    is_counter: bool,
-    annotations: &mut SeriesAnnotations,
-) -> Result<FloatHistogram, MixedSchemas> {
-    let mut result = FloatHistogram::clone(&to.histogram);
-    if time_ms == from.timestamp_ms {
-        return Ok(FloatHistogram::clone(&from.histogram));
-    }
-    if time_ms == to.timestamp_ms {
-        return Ok(result);
-    }
-    let fraction =
-        (time_ms - from.timestamp_ms) as f64 / (to.timestamp_ms - from.timestamp_ms) as f64;
-    if is_counter && to.histogram.detect_reset(&from.histogram) {
-        result.multiply(fraction);
-        return Ok(result);
-    }
-    annotations.add_combined(result.subtract(&from.histogram)?, Subtraction);
-    result.multiply(fraction);
-    annotations.add_combined(result.add(&from.histogram)?, Addition);
-    Ok(result)
-}
-
-/// Returns the values before each reset between the ends of the range. `left` and `right` are the
-/// values at the ends; they replace the samples `first` and `last`.
-fn lost_in_resets(
-    window: &Window<'_>,
-    first: usize,
-    last: usize,
-    left: &FloatHistogram,
-    right: &FloatHistogram,
-    smoothed: bool,
-    annotations: &mut SeriesAnnotations,
-) -> Result<Option<FloatHistogram>, MixedSchemas> {
-    let samples = window.histograms;
-    let mut from = first + 1;
-    let mut before = left;
-    // The interpolation at the left end accounts for a reset right after it.
-    if smoothed
-        && samples[first].timestamp_ms < window.start_ms
-        && samples[first + 1]
-            .histogram
-            .detect_reset(&samples[first].histogram)
-    {
-        before = &samples[first + 1].histogram;
-        from += 1;
-    }
-    // The right end has the counter reset hint of the last sample.
-    if from > last {
-        return Ok(None);
-    }
-    let mut lost: Option<FloatHistogram> = None;
-    let inner = samples[from..last].iter().map(|sample| &*sample.histogram);
-    for histogram in inner.chain([right]) {
-        if histogram.detect_reset(before) {
-            match &mut lost {
-                Some(lost) => annotations.add_combined(lost.add(before)?, Addition),
-                None => lost = Some(before.clone()),
-            }
-        }
-        before = histogram;
-    }
-    Ok(lost)
 }
