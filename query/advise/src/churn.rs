@@ -126,6 +126,9 @@ pub fn find(db: &Db, ctx: &ReadContext, end_ms: i64, length_ms: i64) -> Result<C
     Ok(search.finish(start_ms, end_ms))
 }
 
+/// By label: the metrics with new series because of it, and the number of these.
+type MetricsOfLabel<'a> = BTreeMap<&'a str, Vec<(u64, &'a str)>>;
+
 struct Search {
     charge: Charge,
     hasher: RandomState,
@@ -218,62 +221,28 @@ impl Search {
     fn finish(self, start_ms: i64, end_ms: i64) -> Churn {
         let mut metrics: Vec<_> = self.metrics.iter().collect();
         metrics.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
-        let mut of_label: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
+        let mut metrics_of_label: MetricsOfLabel<'_> = BTreeMap::new();
         for (metric, metric_causes) in &metrics {
             for (label, n_series) in &metric_causes.labels {
-                of_label
+                metrics_of_label
                     .entry(label)
                     .or_default()
                     .push((*n_series, metric.as_str()));
             }
         }
-        let mut labels: Vec<_> = if self.n_earlier > 0 {
-            self.labels.iter().collect()
-        } else {
-            Vec::new()
-        };
-        labels.sort_unstable_by_key(|(_, counts)| Reverse(counts.n_series));
-        let mut rest = &mut *labels;
-        while let Some(&(_, most)) = rest.first() {
-            let n_similar =
-                rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
-            let (similar, others) = rest.split_at_mut(n_similar);
-            similar.sort_by_key(|(label, counts)| {
-                let n_metrics = of_label.get(label.as_str()).map_or(0, Vec::len);
-                (
-                    Reverse(counts.n_values),
-                    n_metrics,
-                    Reverse(counts.n_series),
-                    *label,
-                )
-            });
-            rest = others;
-        }
+
+        let labels = self.ordered_labels(&metrics_of_label);
         let ranks: HashMap<&str, usize> = labels
             .iter()
             .zip(0..)
             .map(|((label, _), rank)| (label.as_str(), rank))
             .collect();
-        let shown_labels = labels
-            .into_iter()
-            .take(SHOWN_MAX)
-            .map(|(label, counts)| {
-                let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
-                metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-                LabelChurn {
-                    label: label.clone(),
-                    n_new: counts.n_series,
-                    percent: percent(counts.n_series, self.n_new),
-                    n_alone: counts.n_alone,
-                    n_values: counts.n_values,
-                    metrics: metrics
-                        .iter()
-                        .take(METRICS_OF_LABEL_MAX)
-                        .map(|(_, metric)| (*metric).to_owned())
-                        .collect(),
-                }
-            })
-            .collect();
+        let mut shown_labels = Vec::new();
+        for (label, counts) in labels.into_iter().take(SHOWN_MAX) {
+            let label_metrics = metrics_of_label.remove(label.as_str()).unwrap_or_default();
+            shown_labels.push(self.label_churn(label, counts, label_metrics));
+        }
+
         Churn {
             start_ms,
             end_ms,
@@ -286,6 +255,55 @@ impl Search {
                 .into_iter()
                 .take(SHOWN_MAX)
                 .map(|(name, metric)| metric.churn(name, &ranks))
+                .collect(),
+        }
+    }
+
+    /// Returns the labels, those with the most new series first. Among labels with about as many,
+    /// those with the most values come first, then those of the fewest metrics.
+    fn ordered_labels(&self, metrics_of_label: &MetricsOfLabel<'_>) -> Vec<(&String, &OfLabel)> {
+        // Without earlier series, all are new.
+        if self.n_earlier == 0 {
+            return Vec::new();
+        }
+        let mut labels: Vec<_> = self.labels.iter().collect();
+        labels.sort_unstable_by_key(|(_, counts)| Reverse(counts.n_series));
+        let mut rest = &mut *labels;
+        while let Some(&(_, most)) = rest.first() {
+            let n_similar =
+                rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
+            let (similar, others) = rest.split_at_mut(n_similar);
+            similar.sort_by_key(|(label, counts)| {
+                let n_metrics = metrics_of_label.get(label.as_str()).map_or(0, Vec::len);
+                (
+                    Reverse(counts.n_values),
+                    n_metrics,
+                    Reverse(counts.n_series),
+                    *label,
+                )
+            });
+            rest = others;
+        }
+        labels
+    }
+
+    fn label_churn(
+        &self,
+        label: &str,
+        counts: &OfLabel,
+        mut metrics: Vec<(u64, &str)>,
+    ) -> LabelChurn {
+        metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        LabelChurn {
+            label: label.to_owned(),
+            n_new: counts.n_series,
+            percent: percent(counts.n_series, self.n_new),
+            n_alone: counts.n_alone,
+            n_values: counts.n_values,
+            metrics: metrics
+                .iter()
+                .take(METRICS_OF_LABEL_MAX)
+                .map(|(_, metric)| (*metric).to_owned())
                 .collect(),
         }
     }

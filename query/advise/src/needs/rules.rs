@@ -6,7 +6,9 @@ use std::rc::Rc;
 use varve_rules::RuleSet;
 use varve_rules::file::{self, RawRule, RuleKind};
 
-use super::{Consumer, Location, Needs, Selector, template};
+use super::need::{Consumer, Location, Selector};
+use super::needs::Needs;
+use super::template;
 
 impl Needs {
     /// Adds the needs of the rules in the text of a file. Manifests of other kinds are ignored.

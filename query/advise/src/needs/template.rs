@@ -5,7 +5,7 @@
 //! values of the variable, then with a name, a number and an operator, until one of them parses. An
 //! expression that does not parse selects every metric that it names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher};
@@ -13,33 +13,16 @@ use varve_promql::Features;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_regexp::Regexp;
 
-use super::Selector;
+use super::need::Selector;
+use super::pieces::{Context, Piece, split};
+use super::variables::{Values, Variables};
 
 /// Maximum number of values of a variable to try outside of strings.
 const VALUES_TRIED_MAX: usize = 64;
-/// Maximum number of variables in an expression. Further ones remain as text.
-const VARIABLES_MAX: usize = 256;
 /// The duration for variables without a duration as value.
 const DURATION: &str = "5m";
 /// The prefix of a placeholder, which ends in `x`.
 const PLACEHOLDER: &str = "varvevariable";
-
-/// The values of a variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Values {
-    /// Known values, the current one first.
-    Known(Vec<String>),
-    /// All values that match a regular expression.
-    Pattern(String),
-}
-
-/// The variables of a dashboard.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Variables {
-    pub(super) values: BTreeMap<String, Values>,
-    /// Whether viewers can add matchers on any label to all queries.
-    pub(super) has_filters: bool,
-}
 
 /// The selectors that an expression may contain.
 #[derive(Debug)]
@@ -81,32 +64,6 @@ pub(super) fn words(text: &str) -> Vec<Selector> {
         values: Vec::new(),
     }
     .guess()
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Piece<'a> {
-    Text(&'a str),
-    Variable { idx: usize, context: Context },
-}
-
-impl Piece<'_> {
-    /// Returns the index of a variable outside of strings and durations.
-    fn open(&self) -> Option<usize> {
-        match *self {
-            Self::Variable {
-                idx,
-                context: Context::Expression,
-            } => Some(idx),
-            _ => None,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
-    String,
-    Duration,
-    Expression,
 }
 
 struct Template<'a> {
@@ -323,27 +280,6 @@ fn push_literal(pattern: &mut String, text: &str, escape: bool) {
     }
 }
 
-impl Values {
-    fn pattern(&self, escape: bool) -> String {
-        match self {
-            Self::Pattern(pattern) => format!("(?:{pattern})"),
-            Self::Known(values) => {
-                let patterns: Vec<_> = values
-                    .iter()
-                    .map(|value| {
-                        if !escape && Regexp::parse(value).is_ok() {
-                            value.clone()
-                        } else {
-                            Regexp::escape(value)
-                        }
-                    })
-                    .collect();
-                format!("(?:{})", patterns.join("|"))
-            }
-        }
-    }
-}
-
 fn placeholder(idx: usize) -> String {
     format!("{PLACEHOLDER}{idx}x")
 }
@@ -352,137 +288,6 @@ fn split_at_placeholder(text: &str) -> Option<(&str, usize, &str)> {
     let (before, after) = text.split_once(PLACEHOLDER)?;
     let (idx, rest) = after.split_once('x')?;
     Some((before, idx.parse().ok()?, rest))
-}
-
-/// Splits an expression at its variables. Grafana's built-in variables are replaced by a value.
-fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a str>) {
-    let mut pieces = Vec::new();
-    let mut names = Vec::<&'a str>::new();
-    let mut location = Syntax::default();
-    let mut from = 0;
-    let mut at = 0;
-    while at < text.len() {
-        let found = if location.in_comment {
-            None
-        } else {
-            variable(&text[at..])
-        };
-        let Some((name, len)) = found else {
-            let c = text[at..].chars().next().expect("at is before the end");
-            location.step(c);
-            at += c.len_utf8();
-            continue;
-        };
-        let piece = match (
-            built_in(name),
-            names.iter().position(|known| *known == name),
-        ) {
-            (Some(value), _) => Some(Piece::Text(value)),
-            // `$1` in a replacement refers to a group of a regular expression.
-            _ if name.bytes().all(|b| b.is_ascii_digit())
-                && !variables.values.contains_key(name) =>
-            {
-                None
-            }
-            (None, Some(idx)) => Some(Piece::Variable {
-                idx,
-                context: location.context(&text[..at]),
-            }),
-            (None, None) if names.len() == VARIABLES_MAX => None,
-            (None, None) => {
-                names.push(name);
-                Some(Piece::Variable {
-                    idx: names.len() - 1,
-                    context: location.context(&text[..at]),
-                })
-            }
-        };
-        if let Some(piece) = piece {
-            pieces.extend([Piece::Text(&text[from..at]), piece]);
-            from = at + len;
-        }
-        at += len;
-    }
-    pieces.push(Piece::Text(&text[from..]));
-    (pieces, names)
-}
-
-/// Returns the name and the size of the variable at the start of a text, if it is between `open`
-/// and `close`.
-fn enclosed_variable<'a>(text: &'a str, open: &str, close: &str) -> Option<(&'a str, usize)> {
-    let inner = text.strip_prefix(open)?;
-    let end = inner.find(close)?;
-    let name = inner[..end].split([':', '.', '[']).next()?;
-    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    is_name.then_some((name, open.len() + end + close.len()))
-}
-
-/// Returns the name and the size of the variable at the start of a text: `$a`, `${a}`, `${a.b}`,
-/// `${a:format}`, `[[a]]`, `[[a:format]]`.
-fn variable(text: &str) -> Option<(&str, usize)> {
-    for (open, close) in [("${", "}"), ("[[", "]]")] {
-        if let Some(found) = enclosed_variable(text, open, close) {
-            return Some(found);
-        }
-    }
-    let rest = text.strip_prefix('$')?;
-    let end = rest
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .unwrap_or(rest.len());
-    (end > 0).then(|| (&rest[..end], 1 + end))
-}
-
-/// Returns a value of one of Grafana's built-in variables.
-fn built_in(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "__rate_interval" => "5m",
-        "__interval" | "__auto" => "1m",
-        "__range" => "1h",
-        "__rate_interval_ms" => "300000",
-        "__interval_ms" => "60000",
-        "__range_s" => "3600",
-        "__range_ms" => "3600000",
-        "__from" | "__to" => "1700000000000",
-        _ => return None,
-    })
-}
-
-/// The syntactic context of a character.
-#[derive(Debug, Default)]
-struct Syntax {
-    quote: Option<char>,
-    is_escaped: bool,
-    in_comment: bool,
-    brackets: usize,
-}
-
-impl Syntax {
-    fn step(&mut self, c: char) {
-        match self.quote {
-            _ if self.in_comment => self.in_comment = c != '\n',
-            Some(_) if self.is_escaped => self.is_escaped = false,
-            Some(quote) if c == '\\' && quote != '`' => self.is_escaped = true,
-            Some(quote) if c == quote => self.quote = None,
-            Some(_) => {}
-            None => match c {
-                '"' | '\'' | '`' => self.quote = Some(c),
-                '#' => self.in_comment = true,
-                '[' => self.brackets += 1,
-                ']' => self.brackets = self.brackets.saturating_sub(1),
-                _ => {}
-            },
-        }
-    }
-
-    fn context(&self, before: &str) -> Context {
-        if self.quote.is_some() {
-            Context::String
-        } else if self.brackets > 0 || before.trim_end().ends_with("offset") {
-            Context::Duration
-        } else {
-            Context::Expression
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
 use varve_query::usage::LabelSet;
 
-use super::{Consumer, Location, Need, Needs, Selector, template};
+use super::need::{Consumer, Location, Need, Selector};
+use super::needs::Needs;
+use super::template;
 use crate::usage::{Entry, Snapshot};
 
 impl Needs {

@@ -199,16 +199,12 @@ impl Checker<'_> {
         let record = given(&raw.record);
         let alert = given(&raw.alert);
         let both = [path_of("record"), path_of("alert")];
-        match (record, alert) {
-            (Some(_), Some(_)) => self.error(
-                &both,
-                "only one of 'record' and 'alert' must be set".to_owned(),
-            ),
-            (None, None) => self.error(
-                &both[..1],
-                "one of 'record' or 'alert' must be set".to_owned(),
-            ),
-            _ => {}
+        if record.is_some() && alert.is_some() {
+            let message = "only one of 'record' and 'alert' must be set";
+            self.error(&both, message.to_owned());
+        } else if record.is_none() && alert.is_none() {
+            let message = "one of 'record' or 'alert' must be set";
+            self.error(&both[..1], message.to_owned());
         }
         let expr = self.expression(&path_of("expr"), raw);
         let for_ms = self
@@ -221,27 +217,12 @@ impl Checker<'_> {
         );
         let keep_firing_for_ms = keep_firing_for_ms.unwrap_or(0);
         if let Some(name) = record {
-            let has = [
-                !raw.annotations.is_empty(),
-                for_ms != 0,
-                keep_firing_for_ms != 0,
+            let fields = [
+                ("annotations", !raw.annotations.is_empty()),
+                ("for", for_ms != 0),
+                ("keep_firing_for", keep_firing_for_ms != 0),
             ];
-            for (field, _) in ["annotations", "for", "keep_firing_for"]
-                .iter()
-                .zip(has)
-                .filter(|(_, has)| *has)
-            {
-                self.error(
-                    &both[..1],
-                    format!("invalid field '{field}' in recording rule"),
-                );
-            }
-            if name.contains(['{', '}']) {
-                let message = format!(
-                    "braces present in the recording rule name; should it be in expr?: {name}"
-                );
-                self.error(&both[..1], message);
-            }
+            self.recording_rule(&both[..1], name, &fields);
         }
         self.labels(&path_of("labels"), &raw.labels);
         if raw.annotations.contains_key("") {
@@ -251,21 +232,17 @@ impl Checker<'_> {
             );
         }
         if let Some(alert) = alert {
-            for (kind, key, texts) in [
-                ("label", "labels", &raw.labels),
-                ("annotation", "annotations", &raw.annotations),
-            ] {
-                self.templates(&path_of(key), alert, kind, texts);
-            }
+            self.templates(&path_of("labels"), alert, "label", &raw.labels);
+            let path = path_of("annotations");
+            self.templates(&path, alert, "annotation", &raw.annotations);
         }
         let mut labels = group.labels.clone();
         labels.extend(raw.labels.clone());
-        let annotations = raw.annotations.clone();
         let kind = match alert {
             Some(_) => RuleKind::Alerting(Alerting {
                 for_ms,
                 keep_firing_for_ms,
-                annotations,
+                annotations: raw.annotations.clone(),
             }),
             None => RuleKind::Recording,
         };
@@ -275,6 +252,21 @@ impl Checker<'_> {
             labels,
             kind,
         })
+    }
+
+    /// Checks what only recording rules must not have: `fields` that are set, and a name that looks
+    /// like an expression.
+    fn recording_rule(&mut self, paths: &[Vec<Step>], name: &str, fields: &[(&str, bool)]) {
+        for (field, is_set) in fields {
+            if *is_set {
+                self.error(paths, format!("invalid field '{field}' in recording rule"));
+            }
+        }
+        if name.contains(['{', '}']) {
+            let message =
+                format!("braces present in the recording rule name; should it be in expr?: {name}");
+            self.error(paths, message);
+        }
     }
 
     fn expression(&mut self, path: &[Step], raw: &RawRule) -> Option<Expression> {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Matcher, TimeRange};
 
-use super::evaluate::stale;
-use super::{Group, GroupSettings};
+use super::group::{Group, GroupSettings};
+use super::write::stale;
 use crate::file::{RuleKind, Texts};
 use crate::rule::Rule;
 use crate::storage::{Failure, Output, OutputKind, Storage};

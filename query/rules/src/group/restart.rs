@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use varve_model::{Labels, Matcher, TimeRange};
 
 use super::evaluate::{GroupEvaluation, Mode};
-use super::{Group, GroupSettings, duration};
+use super::group::{Group, GroupSettings, duration};
 use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts, Stored};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::Rule;

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use varve_promql::quote::code_point;
 
-use super::print::{sprint, sprintf, sprintln};
+use super::format::sprintf;
+use super::print::{sprint, sprintln};
 use super::value::{Basic, Value};
 
 type Result<T> = std::result::Result<T, String>;

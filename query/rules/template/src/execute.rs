@@ -11,7 +11,7 @@ use super::limits::{DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};
 use super::parse::Trees;
 use super::value::{Type, Value};
-use super::{builtins, print, time};
+use super::{builtins, methods, print, time};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -576,21 +576,15 @@ impl<'a> Execution<'a> {
         args: &'a [Operand],
         last: Option<Value>,
     ) -> Result<(Value, bool)> {
-        if let Some(fixed) = time::method(&receiver, name) {
+        if let Some(fixed) = methods::method(&receiver, name) {
             let signature = Signature {
                 fixed,
                 variadic: None,
             };
             self.check_n_args(name, signature, args.len(), last.is_some())?;
             let values = self.args(dot, signature, args, last)?;
-            return Ok((
-                self.called(
-                    (node.start, node),
-                    name,
-                    time::call(&receiver, name, &values),
-                )?,
-                false,
-            ));
+            let called = methods::call(&receiver, name, &values);
+            return Ok((self.called((node.start, node), name, called)?, false));
         }
         let has_args = !args.is_empty() || last.is_some();
         let type_name = if is_interface {
@@ -608,23 +602,7 @@ impl<'a> Execution<'a> {
             }
             (Value::Labels(_), _) => receiver.entry(name).map(|value| (value, false)),
             (Value::Args(_), _) => receiver.entry(name).map(|value| (value, true)),
-            (Value::Data(data), "Labels") => Some((Value::Labels(data.labels.clone()), false)),
-            (Value::Data(data), "ExternalLabels") => {
-                Some((Value::Labels(data.external_labels.clone()), false))
-            }
-            (Value::Data(data), "ExternalURL") => {
-                Some((Value::String(Rc::clone(&data.external_url)), false))
-            }
-            (Value::Data(data), "Value") => Some((data.value.clone(), true)),
-            (Value::Sample(sample), "Labels") => {
-                Some((Value::Labels(sample.labels.clone()), false))
-            }
-            (Value::Sample(sample), "Value") => Some((Value::of_sample(sample), true)),
-            (Value::Histogram(histogram), "Count") => {
-                Some((Value::Float(histogram.count()), false))
-            }
-            (Value::Histogram(histogram), "Sum") => Some((Value::Float(histogram.sum()), false)),
-            _ => None,
+            _ => fixed_field(&receiver, name),
         };
         match field {
             Some(_) if has_args => self.error(format_args!(
@@ -636,4 +614,21 @@ impl<'a> Execution<'a> {
             )),
         }
     }
+}
+
+/// Returns a field of a struct, and whether its type in Go is an interface.
+fn fixed_field(receiver: &Value, name: &str) -> Option<(Value, bool)> {
+    Some(match (receiver, name) {
+        (Value::Data(data), "Labels") => (Value::Labels(data.labels.clone()), false),
+        (Value::Data(data), "ExternalLabels") => {
+            (Value::Labels(data.external_labels.clone()), false)
+        }
+        (Value::Data(data), "ExternalURL") => (Value::String(Rc::clone(&data.external_url)), false),
+        (Value::Data(data), "Value") => (data.value.clone(), true),
+        (Value::Sample(sample), "Labels") => (Value::Labels(sample.labels.clone()), false),
+        (Value::Sample(sample), "Value") => (Value::of_sample(sample), true),
+        (Value::Histogram(histogram), "Count") => (Value::Float(histogram.count()), false),
+        (Value::Histogram(histogram), "Sum") => (Value::Float(histogram.sum()), false),
+        _ => return None,
+    })
 }

@@ -18,9 +18,11 @@
 mod builtins;
 mod environment;
 mod execute;
+mod format;
 mod functions;
 mod lex;
 mod limits;
+mod methods;
 mod node;
 mod parse;
 mod print;

@@ -1,4 +1,4 @@
-//! Values as text: Go's `fmt.Sprint`, `Sprintln` and `Sprintf`.
+//! Values as text: Go's `fmt.Sprint` and `Sprintln`, and how a verb prints a value.
 
 use varve_promql::decimal::{General, Scientific};
 use varve_promql::quote::{code_point, quoted, quoted_char};
@@ -6,9 +6,6 @@ use varve_query::VectorSample;
 
 use super::limits::SIZE_MAX;
 use super::value::{Basic, Value};
-
-/// Maximum width and precision.
-const WIDTH_MAX: i64 = 1_000_000;
 
 /// Maximum number of digits of a float. All further digits are zeros.
 const FLOAT_DIGITS_MAX: usize = 1100;
@@ -37,38 +34,6 @@ pub(crate) fn sprintln(values: &[Value]) -> String {
     texts.join(" ") + "\n"
 }
 
-/// Formats values by a format with verbs.
-pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
-    let mut printer = Printer::default();
-    let mut verbs = Verbs {
-        rest: format,
-        args,
-        arg: 0,
-        is_reordered: false,
-        is_good: true,
-    };
-    while let Some((text, rest)) = verbs.rest.split_once('%')
-        && printer.out.len() <= SIZE_MAX
-    {
-        printer.out.push_str(text);
-        verbs.rest = rest;
-        verbs.verb(&mut printer);
-    }
-    printer.out.push_str(verbs.rest);
-    if !verbs.is_reordered && verbs.arg < args.len() {
-        printer.flags = Flags::default();
-        let extra = args[verbs.arg..].iter().map(|arg| match arg {
-            Value::Nil => "<nil>".to_owned(),
-            arg => format!("{}={}", arg.type_name(), sprint(std::slice::from_ref(arg))),
-        });
-        let extra: Vec<_> = extra.collect();
-        printer
-            .out
-            .push_str(&format!("%!(EXTRA {})", extra.join(", ")));
-    }
-    printer.out
-}
-
 /// Formats a float with a number of significant digits: `%.4g`.
 pub(crate) fn significant(value: f64, n_digits: usize) -> String {
     let text = float(value, 'g', Some(n_digits));
@@ -79,136 +44,19 @@ pub(crate) fn significant(value: f64, n_digits: usize) -> String {
     }
 }
 
-/// Reads a format.
-struct Verbs<'a> {
-    rest: &'a str,
-    args: &'a [Value],
-    /// Index of the next argument.
-    arg: usize,
-    is_reordered: bool,
-    /// `true` if the indexes in the current verb are valid.
-    is_good: bool,
-}
-
-impl Verbs<'_> {
-    /// Prints one verb, after its `%`.
-    fn verb(&mut self, printer: &mut Printer) {
-        self.is_good = true;
-        printer.flags = Flags::default();
-        while let Some(flag) = self.rest.chars().next().filter(|c| "#0+- ".contains(*c)) {
-            printer.flags.set(flag);
-            self.rest = &self.rest[1..];
-        }
-        let mut after_index = self.index();
-        if self.take('*') {
-            match self.int() {
-                Some(width) => {
-                    printer.flags.width = Some(width.unsigned_abs() as usize);
-                    printer.flags.minus |= width < 0;
-                }
-                None => printer.out.push_str("%!(BADWIDTH)"),
-            }
-            after_index = false;
-        } else {
-            printer.flags.width = self.number();
-            self.is_good &= !(after_index && printer.flags.width.is_some());
-        }
-        if self.rest.len() > 1 && self.take('.') {
-            self.is_good &= !after_index;
-            after_index = self.index();
-            if self.take('*') {
-                printer.flags.precision = self
-                    .int()
-                    .and_then(|precision| usize::try_from(precision).ok());
-                if printer.flags.precision.is_none() {
-                    printer.out.push_str("%!(BADPREC)");
-                }
-                after_index = false;
-            } else {
-                printer.flags.precision = Some(self.number().unwrap_or(0));
-            }
-        }
-        if !after_index {
-            self.index();
-        }
-        let Some(verb) = self.rest.chars().next() else {
-            printer.out.push_str("%!(NOVERB)");
-            return;
-        };
-        self.rest = &self.rest[verb.len_utf8()..];
-        match self.args.get(self.arg) {
-            _ if verb == '%' => printer.out.push('%'),
-            _ if !self.is_good => printer.out.push_str(&format!("%!{verb}(BADINDEX)")),
-            None => printer.out.push_str(&format!("%!{verb}(MISSING)")),
-            Some(value) => {
-                self.arg += 1;
-                printer.value(value, if verb == 'w' { 'v' } else { verb }, 0);
-            }
-        }
-    }
-
-    fn take(&mut self, c: char) -> bool {
-        let rest = self.rest.strip_prefix(c);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn number(&mut self) -> Option<usize> {
-        let len = self.rest.len()
-            - self
-                .rest
-                .trim_start_matches(|c: char| c.is_ascii_digit())
-                .len();
-        let (digits, rest) = self.rest.split_at(len);
-        self.rest = rest;
-        digits
-            .parse()
-            .ok()
-            .filter(|&number| number <= WIDTH_MAX as usize)
-    }
-
-    /// Reads an argument index, `[2]`, and returns `true` if there is one.
-    fn index(&mut self) -> bool {
-        let Some(rest) = self.rest.strip_prefix('[') else {
-            return false;
-        };
-        self.is_reordered = true;
-        let Some((index, rest)) = rest.split_once(']') else {
-            self.is_good = false;
-            self.rest = rest;
-            return false;
-        };
-        self.rest = rest;
-        match index.parse::<usize>() {
-            Ok(index) if (1..=self.args.len()).contains(&index) => self.arg = index - 1,
-            _ => self.is_good = false,
-        }
-        true
-    }
-
-    /// Takes an argument as width or precision.
-    fn int(&mut self) -> Option<i64> {
-        let value = self.args.get(self.arg)?;
-        self.arg += 1;
-        value
-            .as_int()
-            .filter(|number| (-WIDTH_MAX..=WIDTH_MAX).contains(number))
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default)]
-struct Flags {
-    sharp: bool,
-    zero: bool,
-    plus: bool,
-    minus: bool,
-    space: bool,
-    width: Option<usize>,
-    precision: Option<usize>,
+pub(super) struct Flags {
+    pub(super) sharp: bool,
+    pub(super) zero: bool,
+    pub(super) plus: bool,
+    pub(super) minus: bool,
+    pub(super) space: bool,
+    pub(super) width: Option<usize>,
+    pub(super) precision: Option<usize>,
 }
 
 impl Flags {
-    fn set(&mut self, flag: char) {
+    pub(super) fn set(&mut self, flag: char) {
         match flag {
             '#' => self.sharp = true,
             '0' => self.zero = true,
@@ -220,13 +68,13 @@ impl Flags {
 }
 
 #[derive(Debug, Default)]
-struct Printer {
-    out: String,
-    flags: Flags,
+pub(super) struct Printer {
+    pub(super) out: String,
+    pub(super) flags: Flags,
 }
 
 impl Printer {
-    fn value(&mut self, value: &Value, verb: char, depth: usize) {
+    pub(super) fn value(&mut self, value: &Value, verb: char, depth: usize) {
         match (value, verb) {
             (_, 'T') => self.pad(value.type_name()),
             (Value::Nil, 'v') => self.pad("<nil>"),

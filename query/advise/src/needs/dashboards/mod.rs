@@ -13,8 +13,10 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::template::{self, Variables};
-use super::{Consumer, Location, Needs};
+use super::need::{Consumer, Location};
+use super::needs::Needs;
+use super::template;
+use super::variables::Variables;
 
 /// Data sources whose queries are not PromQL, though some have an `expr`.
 const OTHER_SOURCES: &str = "__expr__ alertmanager cloudwatch dashboard elasticsearch grafana graphite influxdb jaeger loki mssql \

@@ -6,8 +6,9 @@ use varve_model::{MatchOp, Matcher};
 use varve_query::usage::LabelSet;
 use varve_regexp::Regexp;
 
-use super::super::Selector;
-use super::super::template::{self, Extracted, Values, Variables};
+use super::super::need::Selector;
+use super::super::template::{self, Extracted};
+use super::super::variables::{Values, Variables};
 
 /// A variable.
 #[derive(Debug)]

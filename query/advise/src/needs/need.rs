@@ -1,0 +1,135 @@
+//! One need: the selectors of an expression, and where it is.
+
+use std::fmt;
+use std::rc::Rc;
+
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
+use varve_query::usage::LabelSet;
+
+/// The location of an expression.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Location {
+    /// The file, or the URL.
+    pub(crate) file: Rc<str>,
+    /// The part of the file, in words.
+    pub(crate) within: String,
+}
+
+/// The consumer of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Consumer {
+    /// An alert, a panel, a variable or a recorded query.
+    Reader,
+    /// A recording rule of this name.
+    Record(String),
+}
+
+/// The selectors of an expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Need {
+    pub(crate) location: Location,
+    pub(crate) consumer: Consumer,
+    pub(crate) selectors: Vec<Selector>,
+}
+
+/// A series selector, and the labels that the expression uses.
+#[derive(Debug, Clone)]
+pub(crate) struct Selector {
+    /// The matchers, including matchers of the name.
+    pub(crate) matchers: Vec<Matcher>,
+    /// The used labels, including the labels of matchers.
+    pub(crate) labels: LabelSet,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.within.is_empty() {
+            f.write_str(&self.file)
+        } else {
+            write!(f, "{}: {}", self.file, self.within)
+        }
+    }
+}
+
+impl Location {
+    pub(super) fn new(file: &Rc<str>, within: String) -> Self {
+        Self {
+            file: Rc::clone(file),
+            within,
+        }
+    }
+}
+
+impl Selector {
+    /// Returns the selector of all series of a metric.
+    pub(crate) fn of_metric(name: &str) -> Self {
+        Self {
+            matchers: vec![Matcher::equal(METRIC_NAME, name)],
+            labels: LabelSet::all(),
+        }
+    }
+
+    /// Returns the metric name if it is fixed.
+    pub(super) fn fixed_name(&self) -> Option<&str> {
+        self.matchers
+            .iter()
+            .find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
+            .map(Matcher::value)
+    }
+
+    /// Returns `true` if metrics of any name may match.
+    pub(crate) fn is_nameless(&self) -> bool {
+        let mut of_name = self
+            .matchers
+            .iter()
+            .filter(|matcher| matcher.name() == METRIC_NAME);
+        // `{__name__=~".+"}` is equivalent to no matcher at all.
+        of_name.all(|matcher| {
+            matcher.matches("a") && matcher.matches("zz_9:z") && matcher.op() != MatchOp::Equal
+        })
+    }
+
+    pub(super) fn matches_name(&self, name: &str) -> bool {
+        self.may_match(METRIC_NAME, name)
+    }
+
+    /// Returns `true` if a series with this label value may match.
+    pub(crate) fn may_match(&self, label: &str, value: &str) -> bool {
+        self.matchers
+            .iter()
+            .filter(|matcher| matcher.name() == label)
+            .all(|matcher| matcher.matches(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_without_a_name_are_recognized() {
+        let selector = |op, value: &str| Selector {
+            matchers: vec![
+                Matcher::new(op, METRIC_NAME, value).unwrap(),
+                Matcher::equal("job", "x"),
+            ],
+            labels: LabelSet::all(),
+        };
+        assert!(
+            selector(MatchOp::Regexp, ".+").is_nameless()
+                && selector(MatchOp::NotEqual, "").is_nameless()
+        );
+        assert!(
+            !selector(MatchOp::Regexp, "a.+").is_nameless()
+                && !selector(MatchOp::Equal, "a").is_nameless()
+        );
+        assert!(
+            Selector {
+                matchers: vec![Matcher::equal("job", "x")],
+                labels: LabelSet::all()
+            }
+            .is_nameless()
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Writing what an evaluation computed, and staleness markers for what ended.
+
+use std::collections::BTreeSet;
+
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Labels, RejectionReason, Sample};
+
+use super::evaluate::{GroupEvaluation, Mode};
+use crate::rule::Rule;
+use crate::storage::{Failure, Output, OutputKind};
+
+impl GroupEvaluation<'_> {
+    /// Writes the samples of a rule, whose series are `written`, and staleness markers for series
+    /// that it no longer writes. Returns the reason for the first rejection.
+    pub(super) fn write(
+        &self,
+        rule: &Rule,
+        kind: OutputKind,
+        mut outputs: Vec<Output>,
+        mut written: BTreeSet<Labels>,
+    ) -> Result<Option<String>, Failure> {
+        let n_outputs = outputs.len();
+        let vanished: Vec<Labels> = rule
+            .state
+            .lock()
+            .written
+            .difference(&written)
+            .cloned()
+            .collect();
+        let timestamp_ms = self.timestamp_ms();
+        outputs.extend(
+            vanished
+                .into_iter()
+                .map(|labels| stale(labels, timestamp_ms)),
+        );
+        if outputs.is_empty() {
+            return Ok(None);
+        }
+
+        let mut rejections = self.storage.append(kind, &outputs)?;
+        // Another rule may write a series that this one no longer writes. The evaluation before an
+        // outage is repeated: its samples may be in the store, computed from less data.
+        rejections.retain(|rejection| {
+            let is_duplicate = rejection.reason == RejectionReason::Duplicate;
+            (rejection.index as usize) < n_outputs && !(is_duplicate && self.mode == Mode::CatchUp)
+        });
+
+        let state = &mut rule.state.lock();
+        for rejection in &rejections {
+            let labels = &outputs[rejection.index as usize].labels;
+            // An earlier sample of the series is stored, so the series still has to end.
+            if !state.written.contains(labels) {
+                written.remove(labels);
+            }
+        }
+        state.written = written;
+        Ok(rejections
+            .first()
+            .map(|rejection| rejection.reason.to_string()))
+    }
+
+    /// Ends series of earlier rules that no rule has continued.
+    pub(super) fn write_stale(&self) {
+        let mut series = std::mem::take(&mut self.group.state.lock().stale);
+        for rule in &self.group.rules {
+            let state = rule.state.lock();
+            series.retain(|labels| !state.written.contains(labels));
+        }
+        if series.is_empty() {
+            return;
+        }
+        let _background = self.storage.start_background();
+        let timestamp_ms = self.timestamp_ms();
+        let outputs: Vec<Output> = series
+            .iter()
+            .map(|labels| stale(labels.clone(), timestamp_ms))
+            .collect();
+        if self.storage.append(OutputKind::Alerts, &outputs).is_err() {
+            self.group.state.lock().stale = series;
+        }
+    }
+}
+
+/// Returns a staleness marker.
+pub(super) fn stale(labels: Labels, timestamp_ms: i64) -> Output {
+    let sample = Sample {
+        timestamp_ms,
+        value: f64::from_bits(STALE_NAN_BITS),
+    };
+    Output {
+        labels,
+        sample,
+        histogram: None,
+    }
+}
