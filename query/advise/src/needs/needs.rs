@@ -55,15 +55,15 @@ impl Needs {
     }
 
     pub(super) fn add(&mut self, need: Need) {
-        let at = self.needs.len();
+        let need_idx = self.needs.len();
         for (idx, selector) in need.selectors.iter().enumerate() {
             match selector.fixed_name() {
                 Some(name) => self
                     .by_name
                     .entry(name.to_owned())
                     .or_default()
-                    .push((at, idx)),
-                None => self.open.push((at, idx)),
+                    .push((need_idx, idx)),
+                None => self.open.push((need_idx, idx)),
             }
         }
         self.needs.push(need);
@@ -126,9 +126,9 @@ impl Needs {
     /// Those of `check`.
     pub(crate) fn read<E>(&self, check: impl Fn() -> Result<(), E>) -> Result<Vec<bool>, E> {
         let mut writers: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (at, need) in self.needs.iter().enumerate() {
+        for (need_idx, need) in self.needs.iter().enumerate() {
             if let Consumer::Record(name) = &need.consumer {
-                writers.entry(name).or_default().push(at);
+                writers.entry(name).or_default().push(need_idx);
             }
         }
         let mut read: Vec<bool> = self
@@ -136,9 +136,10 @@ impl Needs {
             .iter()
             .map(|need| need.consumer == Consumer::Reader)
             .collect();
-        let mut queue: VecDeque<usize> = (0..read.len()).filter(|&at| read[at]).collect();
-        while let Some(at) = queue.pop_front() {
-            for selector in &self.needs[at].selectors {
+        let mut queue: VecDeque<usize> =
+            (0..read.len()).filter(|&need_idx| read[need_idx]).collect();
+        while let Some(need_idx) = queue.pop_front() {
+            for selector in &self.needs[need_idx].selectors {
                 check()?;
                 let written = writers
                     .iter()

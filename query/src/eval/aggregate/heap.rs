@@ -9,7 +9,7 @@ use crate::functions::sort::compare;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) value: f64,
-    pub(super) at: usize,
+    pub(super) series_idx: usize,
 }
 
 /// The outcome of offering a candidate.
@@ -71,14 +71,17 @@ impl Heap {
             return Offer::Added;
         }
         if self.k > 0 && self.op != AggregateOp::Limitk {
-            let Entry { value: worst, at } = self.entries[0];
+            let Entry {
+                value: worst,
+                series_idx,
+            } = self.entries[0];
             if self.worse(worst, entry.value) && !worst.is_nan()
                 || (worst.is_nan() && !entry.value.is_nan())
             {
                 self.entries[0] = entry;
                 self.down();
                 self.exclude(worst);
-                return Offer::Replaced(at);
+                return Offer::Replaced(series_idx);
             }
             self.exclude(entry.value);
         }
@@ -106,30 +109,30 @@ impl Heap {
         }
     }
 
-    fn up(&mut self, mut at: usize) {
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if !self.worse(self.entries[at].value, self.entries[parent].value) {
+    fn up(&mut self, mut idx: usize) {
+        while idx > 0 {
+            let parent = (idx - 1) / 2;
+            if !self.worse(self.entries[idx].value, self.entries[parent].value) {
                 break;
             }
-            self.entries.swap(at, parent);
-            at = parent;
+            self.entries.swap(idx, parent);
+            idx = parent;
         }
     }
 
     fn down(&mut self) {
-        let mut at = 0;
-        while let Some(left) = self.entries.get(2 * at + 1) {
+        let mut idx = 0;
+        while let Some(left) = self.entries.get(2 * idx + 1) {
             let right = self
                 .entries
-                .get(2 * at + 2)
+                .get(2 * idx + 2)
                 .filter(|right| self.worse(right.value, left.value));
-            let child = 2 * at + 1 + usize::from(right.is_some());
-            if !self.worse(self.entries[child].value, self.entries[at].value) {
+            let child = 2 * idx + 1 + usize::from(right.is_some());
+            if !self.worse(self.entries[child].value, self.entries[idx].value) {
                 break;
             }
-            self.entries.swap(at, child);
-            at = child;
+            self.entries.swap(idx, child);
+            idx = child;
         }
     }
 }
@@ -140,13 +143,13 @@ mod tests {
 
     fn check(op: AggregateOp, k: usize, values: &[f64], expect: &[usize]) {
         let mut heap = Heap::new(op, k);
-        for (at, &value) in values.iter().enumerate() {
-            heap.offer(Entry { value, at });
+        for (series_idx, &value) in values.iter().enumerate() {
+            heap.offer(Entry { value, series_idx });
         }
         assert_eq!(
             heap.sorted()
                 .iter()
-                .map(|entry| entry.at)
+                .map(|entry| entry.series_idx)
                 .collect::<Vec<_>>(),
             expect,
             "{op:?} {values:?}"
@@ -182,10 +185,10 @@ mod tests {
         ] {
             for (op, sign) in [(AggregateOp::Topk, 1.0), (AggregateOp::Bottomk, -1.0)] {
                 let mut heap = Heap::new(op, 2);
-                for (at, &value) in values.iter().enumerate() {
+                for (series_idx, &value) in values.iter().enumerate() {
                     heap.offer(Entry {
                         value: sign * value,
-                        at,
+                        series_idx,
                     });
                 }
                 assert_eq!(heap.has_tie(), expect, "{op:?} {values:?}");

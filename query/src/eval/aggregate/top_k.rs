@@ -221,11 +221,11 @@ impl<'a> TopK<'a> {
         // that it needs.
         let size = series_size(&series) + 6 * size_of::<usize>();
         self.charge.grow(size)?;
-        let at = self.series.len();
+        let series_idx = self.series.len();
         if let GroupSelection::All(members) = &mut self.selected[group] {
             // Fast path: every step selects all series of the group.
             if members.len() < self.k_min {
-                members.push(at);
+                members.push(series_idx);
                 self.series.push(Some(Selected {
                     series: Box::new(series),
                     n_uses: 0,
@@ -234,7 +234,7 @@ impl<'a> TopK<'a> {
             }
             self.build_heaps(group)?;
         }
-        match self.offer_to_heaps(group, at, &series)? {
+        match self.offer_to_heaps(group, series_idx, &series)? {
             0 => self.charge.shrink(size),
             n_uses => self.series.push(Some(Selected {
                 series: Box::new(series),
@@ -254,11 +254,11 @@ impl<'a> TopK<'a> {
                 .collect(),
         );
         if let GroupSelection::All(members) = std::mem::replace(&mut self.selected[group], heaps) {
-            for at in members {
+            for series_idx in members {
                 // Every step selects the series, so `release` is not called meanwhile.
-                if let Some(mut member) = self.series[at].take() {
-                    member.n_uses = self.offer_to_heaps(group, at, &member.series)?;
-                    self.series[at] = Some(member);
+                if let Some(mut member) = self.series[series_idx].take() {
+                    member.n_uses = self.offer_to_heaps(group, series_idx, &member.series)?;
+                    self.series[series_idx] = Some(member);
                 }
             }
         }
@@ -266,13 +266,18 @@ impl<'a> TopK<'a> {
     }
 
     /// Offers a series to the heaps of its group. Returns the number of heaps that contain it now.
-    fn offer_to_heaps(&mut self, group: usize, at: usize, series: &Series) -> Result<usize> {
+    fn offer_to_heaps(
+        &mut self,
+        group: usize,
+        series_idx: usize,
+        series: &Series,
+    ) -> Result<usize> {
         let mut n_uses = 0;
         for (step, value) in series.column.iter() {
             let GroupSelection::Heaps(heaps) = &mut self.selected[group] else {
                 break;
             };
-            match heaps[step].offer(Entry { value, at }) {
+            match heaps[step].offer(Entry { value, series_idx }) {
                 Offer::Rejected => continue,
                 Offer::Added => self.charge.grow(2 * size_of::<Entry>())?,
                 Offer::Replaced(other) => self.release(other),
@@ -284,15 +289,15 @@ impl<'a> TopK<'a> {
 
     /// Records that a heap no longer contains the series at index `at`. Drops the series if that
     /// was the last heap.
-    fn release(&mut self, at: usize) {
+    fn release(&mut self, series_idx: usize) {
         // The series being offered is not stored yet, and is at most once in each heap.
-        let Some(selected) = &mut self.series[at] else {
+        let Some(selected) = &mut self.series[series_idx] else {
             return;
         };
         selected.n_uses -= 1;
         if selected.n_uses == 0 {
             self.charge.shrink(series_size(&selected.series));
-            self.series[at] = None;
+            self.series[series_idx] = None;
         }
     }
 
@@ -334,14 +339,14 @@ impl<'a> TopK<'a> {
                 GroupSelection::Heaps(heaps) => heaps,
             };
             for (step, heap) in heaps.iter_mut().enumerate() {
-                for at in heap.entries.iter().map(|entry| entry.at) {
-                    if let Some(selected) = &mut self.series[at] {
+                for series_idx in heap.entries.iter().map(|entry| entry.series_idx) {
+                    if let Some(selected) = &mut self.series[series_idx] {
                         selected.series.column.present.insert(step);
                     }
                 }
             }
             if let [heap] = &mut heaps[..] {
-                order.extend(heap.sorted().iter().map(|entry| entry.at));
+                order.extend(heap.sorted().iter().map(|entry| entry.series_idx));
             }
         }
         let mut vector = limits.vector();
@@ -355,7 +360,10 @@ impl<'a> TopK<'a> {
         if n_steps == 1 {
             reorder(
                 &mut vector,
-                &order.iter().map(|&at| indexes[at]).collect::<Vec<_>>(),
+                &order
+                    .iter()
+                    .map(|&series_idx| indexes[series_idx])
+                    .collect::<Vec<_>>(),
             );
         }
         Ok(vector)
@@ -369,14 +377,14 @@ fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
     let mut heaps: Vec<_> = (0..n_groups)
         .map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX))
         .collect();
-    for (at, (series, &group)) in selected.series.iter().zip(group_of).enumerate() {
+    for (series_idx, (series, &group)) in selected.series.iter().zip(group_of).enumerate() {
         if let Some(value) = series.column.get(0) {
-            heaps[group].offer(Entry { value, at });
+            heaps[group].offer(Entry { value, series_idx });
         }
     }
     heaps
         .iter()
-        .flat_map(|heap| heap.entries.iter().map(|entry| entry.at))
+        .flat_map(|heap| heap.entries.iter().map(|entry| entry.series_idx))
         .collect()
 }
 
