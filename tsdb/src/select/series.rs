@@ -52,9 +52,9 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) labels: Labels,
-    /// Position of the samples that were accepted first.
+    /// Position of the samples that are read first.
     pub(super) first: (usize, Place),
-    /// Further positions, in order of acceptance.
+    /// Further positions: in order of time, and of acceptance where blocks overlap.
     pub(super) others: Vec<(usize, Place)>,
 }
 

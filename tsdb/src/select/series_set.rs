@@ -259,9 +259,10 @@ fn open_sources(
     drop(copying);
 
     let mut sources = Sources::default();
-    for stored in blocks.iter() {
-        if stored.meta().range.overlaps(range) {
-            sources.add_block(ctx, stored, matchers, range, charge)?;
+    let ranges: Vec<_> = blocks.iter().map(|stored| stored.meta().range).collect();
+    for idx in reading_order(&ranges) {
+        if ranges[idx].overlaps(range) {
+            sources.add_block(ctx, &blocks[idx], matchers, range, charge)?;
         }
     }
     if let Some((heads, reads)) = heads {
@@ -270,8 +271,31 @@ fn open_sources(
     Ok(sources)
 }
 
-/// Finds the streams whose current series is the first in label order. Lists them in order of
-/// acceptance.
+/// Returns the indexes of blocks in the order in which their samples are read. `ranges` are those of
+/// the blocks, in order of acceptance.
+///
+/// The order is that of time: samples of a later block are appended to those of earlier ones. Only
+/// samples of blocks that overlap are merged, and of these the block accepted first comes first.
+fn reading_order(ranges: &[TimeRange]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..ranges.len()).collect();
+    order.sort_by_key(|&idx| ranges[idx].start_ms);
+    // Restores the order of acceptance among blocks that overlap, directly or through others.
+    let mut first = 0;
+    let mut end_ms = i64::MIN;
+    for next in 0..order.len() {
+        let range = ranges[order[next]];
+        if range.start_ms > end_ms {
+            order[first..next].sort_unstable();
+            first = next;
+        }
+        end_ms = end_ms.max(range.end_ms);
+    }
+    order[first..].sort_unstable();
+    order
+}
+
+/// Finds the streams whose current series is the first in label order. Lists them in the order in
+/// which their samples are read.
 fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     next.clear();
     let mut least: Option<&str> = None;
@@ -346,5 +370,34 @@ impl Iterator for SeriesSet {
 impl fmt::Debug for SeriesSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SeriesSet(up to {} series)", self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(ranges: &[(i64, i64)], expect: &[usize]) {
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|&(start_ms, end_ms)| TimeRange { start_ms, end_ms })
+            .collect();
+        assert_eq!(reading_order(&ranges), expect, "{ranges:?}");
+    }
+
+    #[test]
+    fn blocks_are_read_in_order_of_time_and_overlapping_ones_in_order_of_acceptance() {
+        check(&[], &[]);
+        check(&[(0, 9)], &[0]);
+        // Merged blocks of late windows come before parts of earlier ones in the list.
+        check(&[(20, 29), (10, 19), (0, 9)], &[2, 1, 0]);
+        check(&[(0, 9), (5, 9), (0, 3)], &[0, 1, 2]);
+        // The first and the last overlap only through the one in the middle.
+        check(
+            &[(16, 30), (0, 10), (8, 20), (40, 50), (31, 39)],
+            &[0, 1, 2, 4, 3],
+        );
+        // They share a millisecond.
+        check(&[(10, 20), (0, 10)], &[0, 1]);
     }
 }
