@@ -3,20 +3,27 @@ mod restart;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use varve_context::scheduler;
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;
-use varve_model::{Matcher, Rejection, RejectionReason, Sample, TimeRange};
+use varve_model::{Labels, Matcher, Rejection, RejectionReason, Sample, TimeRange};
 use varve_query::{Point, VectorSample};
 
 use super::*;
-use crate::alert::Notification;
+use crate::alert::{Notification, RestoreOptions};
+use crate::alerts_max::AlertsMax;
+use crate::file;
 use crate::rule::{EVALUATIONS_KEPT, Health};
 use crate::rule_set::RuleSet;
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
+use crate::threads::Threads;
+use crate::time::Time;
 
 const MINUTE: i64 = 60;
 /// The time of the first evaluation in most tests.
