@@ -363,8 +363,6 @@ impl Disk {
     }
 }
 
-/// Open files.
-
 /// Iterates over the names in a directory, sorted, with their nodes.
 pub(super) fn names_in(entries: &Entries, dir: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
     let from_first = entries.range((dir, String::new())..);
