@@ -5,8 +5,8 @@
 //! the queries that Grafana sends. An expression that does not parse is reported as a [`Problem`],
 //! and needs every metric whose name occurs in it.
 
+mod index;
 mod need;
-mod needs;
 
 mod dashboards;
 mod pieces;
@@ -17,6 +17,6 @@ mod usage_record;
 mod variables;
 
 pub use dashboards::Dashboards;
-pub(crate) use need::{Consumer, Location, Selector};
-pub use needs::Needs;
+pub use index::Needs;
+pub(crate) use need::Selector;
 pub use problem::Problem;

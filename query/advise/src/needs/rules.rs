@@ -6,8 +6,8 @@ use std::rc::Rc;
 use varve_rules::RuleSet;
 use varve_rules::file::{self, RawRule, RuleKind};
 
+use super::index::Needs;
 use super::need::{Consumer, Location, Selector};
-use super::needs::Needs;
 use super::template;
 
 impl Needs {

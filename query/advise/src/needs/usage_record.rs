@@ -6,8 +6,8 @@ use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
 use varve_query::usage::LabelSet;
 
+use super::index::Needs;
 use super::need::{Consumer, Location, Need, Selector};
-use super::needs::Needs;
 use super::template;
 use crate::usage::{Entry, Snapshot};
 

@@ -13,8 +13,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
+use super::index::Needs;
 use super::need::{Consumer, Location};
-use super::needs::Needs;
 use super::template;
 use super::variables::Variables;
 
