@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use jiff::Timestamp;
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_context::scheduler::Scheduler;
 use varve_http::{App, HttpMetrics};
 use varve_server::client_stats::Clients;
@@ -27,7 +27,11 @@ use varve_system::metrics::families;
 ///
 /// # Errors
 /// If two metrics have the same name.
-pub(super) fn build(settings: Settings, config: LiveConfig, pressure: Pressure) -> Result<App> {
+pub(super) fn build(
+    settings: ServerSettings,
+    config: LiveConfig,
+    pressure: Pressure,
+) -> Result<App> {
     let registry = Arc::new(Metrics::default());
     let registrar = registry.registrar();
     let settings = Arc::new(settings);

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use varve_config::file::Config;
 use varve_config::flags::ServeArgs;
-use varve_config::settings::{self, Resolved, Settings, StoreOptions};
+use varve_config::settings::{self, Resolved, ServerSettings, StoreOptions};
 use varve_context::Interrupt;
 use varve_http::web_config::LiveWebConfig;
 use varve_http::{self as http, App, HttpState, Listeners};
@@ -307,7 +307,7 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
 }
 
 /// Opens the listeners of the settings.
-async fn listen_to_all(settings: &Settings) -> Result<Listeners> {
+async fn listen_to_all(settings: &ServerSettings) -> Result<Listeners> {
     let web = listen(&settings.web.listen_address).await?;
     tracing::info!(address = address_of(&web)?, "Listening");
     let grpc = match &settings.web.grpc_address {

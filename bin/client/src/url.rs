@@ -113,16 +113,17 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
             None => (authority, None),
         },
     };
-    let is_host = |text: &str| {
-        !text.is_empty()
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"?#\\".contains(&byte))
-    };
     let port = port
         .map(|port| port.parse().ok())
         .map_or(Some(None), |port: Option<u16>| port.map(Some))?;
     is_host(host).then_some((host, port))
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"?#\\".contains(&byte))
 }
 
 /// Escapes text for a query string.

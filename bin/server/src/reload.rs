@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{ServiceState, notify};
 
@@ -27,7 +27,7 @@ use crate::traces::Tracer;
 #[derive(Debug)]
 pub struct Reloader {
     /// The checked flags.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<ServerSettings>,
     /// The configuration in force.
     pub config: Arc<LiveConfig>,
     /// The phase and the store.
@@ -51,7 +51,7 @@ impl Reloader {
     /// start, and begins to serve requests for data. Blocks.
     ///
     /// # Errors
-    /// The errors of [`Store::reload`] and [`Settings::retention_rules`].
+    /// The errors of [`Store::reload`] and [`ServerSettings::retention_rules`].
     pub fn open_store(&self, store: Arc<Store>) -> anyhow::Result<()> {
         let _one_at_a_time = self.config.lock_reloads();
         let config = self.config.current();

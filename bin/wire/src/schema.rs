@@ -44,21 +44,23 @@ impl Schemas {
 
 /// Returns the schema of an unnamed object with exactly these properties.
 pub fn object(about: &str, properties: Vec<Property>) -> Value {
-    let required: Vec<_> = properties
-        .iter()
-        .filter(|property| property.2)
-        .map(|property| json!(property.0))
-        .collect();
-    let with_about = |(name, mut schema, _, about): Property| {
-        if let (Some(schema), false) = (schema.as_object_mut(), about.is_empty()) {
+    let mut required = Vec::new();
+    let mut schemas = Map::new();
+    for (name, mut schema, is_required, about) in properties {
+        if is_required {
+            required.push(json!(name));
+        }
+        if let Some(schema) = schema.as_object_mut()
+            && !about.is_empty()
+        {
             schema.insert("description".into(), json!(about.trim()));
         }
-        (name, schema)
-    };
+        schemas.insert(name, schema);
+    }
     json!({
         "type": "object",
         "description": about.trim(),
-        "properties": properties.into_iter().map(with_about).collect::<Map<_, _>>(),
+        "properties": schemas,
         "required": required,
         "additionalProperties": false,
     })

@@ -66,11 +66,15 @@ impl RetentionConfig {
             n_rules <= RETENTION_RULES_MAX,
             "storage.tsdb.retention.rules: {n_rules} rules exceed the limit of {RETENTION_RULES_MAX}"
         );
-        let rule = |(rule, i): (&RetentionRuleConfig, usize)| {
-            rule.parse(time)
-                .with_context(|| format!("storage.tsdb.retention.rules: rule {i}"))
-        };
-        self.rules.iter().zip(1..).map(rule).collect()
+        let mut rules = Vec::new();
+        for (idx, rule) in self.rules.iter().enumerate() {
+            let number = idx + 1;
+            let rule = rule
+                .parse(time)
+                .with_context(|| format!("storage.tsdb.retention.rules: rule {number}"))?;
+            rules.push(rule);
+        }
+        Ok(rules)
     }
 }
 

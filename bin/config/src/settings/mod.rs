@@ -35,7 +35,7 @@ use features::{AUTO_RELOAD_FEATURE, has_feature};
 #[derive(Debug)]
 pub struct Resolved {
     /// Settings that stay in force while the server runs.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Options of the store.
     pub store: StoreOptions,
     /// Settings of uploads, if they are enabled.
@@ -44,7 +44,7 @@ pub struct Resolved {
 
 /// Settings that stay in force while the server runs.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// The data directory.
     pub data_dir: PathBuf,
     /// Whether changed files are reloaded.
@@ -76,7 +76,7 @@ pub struct Settings {
     pub flags: BTreeMap<String, String>,
 }
 
-impl Settings {
+impl ServerSettings {
     /// Returns the retention of a configuration, with the flags as defaults. With
     /// `--storage.tsdb.retention.local-after-upload` there is none: uploads remove blocks.
     pub fn retention(&self, config: &Config) -> Retention {
@@ -94,7 +94,7 @@ impl Settings {
     /// `--storage.tsdb.retention.local-after-upload` there are none.
     ///
     /// # Errors
-    /// If the time of a rule exceeds the time of [`Settings::retention`].
+    /// If the time of a rule exceeds the time of [`ServerSettings::retention`].
     pub fn retention_rules(&self, config: &Config) -> Result<Vec<RetentionRule>> {
         let rules = config
             .storage
@@ -135,7 +135,7 @@ pub fn resolve(
     }
     let query = query::query(args, memory, features);
 
-    let settings = Settings {
+    let settings = ServerSettings {
         data_dir: args.tsdb_path.clone(),
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
         auto_reload_interval: args.config_auto_reload_interval,

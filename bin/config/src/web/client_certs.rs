@@ -147,17 +147,22 @@ impl ClientCertVerifier for ClientCerts {
 fn subject_alternative_names(cert: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = || Error::from(CertificateError::BadEncoding);
     let (_, cert) = X509Certificate::from_der(cert).map_err(|_| bad())?;
-    let Some(names) = cert.subject_alternative_name().map_err(|_| bad())? else {
+    let Some(extension) = cert.subject_alternative_name().map_err(|_| bad())? else {
         return Ok(Vec::new());
     };
-    let name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
-            Some((*name).to_owned())
+    let mut names = Vec::new();
+    for name in &extension.value.general_names {
+        match name {
+            GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+                names.push((*name).to_owned());
+            }
+            GeneralName::IPAddress(bytes) => {
+                names.extend(ip_address(bytes).map(|address| address.to_string()));
+            }
+            _ => {}
         }
-        GeneralName::IPAddress(bytes) => ip_address(bytes).map(|address| address.to_string()),
-        _ => None,
-    };
-    Ok(names.value.general_names.iter().filter_map(name).collect())
+    }
+    Ok(names)
 }
 
 fn ip_address(bytes: &[u8]) -> Option<IpAddr> {

@@ -132,34 +132,33 @@ impl HttpServerConfig {
     /// # Errors
     /// If one may not be configured.
     pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
-        let header = |(name, value): (&String, &String)| {
-            if !HEADERS
-                .iter()
-                .any(|allowed| allowed.eq_ignore_ascii_case(name))
-            {
-                bail!(
-                    "http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}"
-                );
+        let mut headers = Vec::new();
+        for (name, value) in &self.headers {
+            if !value.is_empty() {
+                headers.push(header(name, value)?);
             }
-            let known = HEADER_VALUES
-                .iter()
-                .find(|(known, _)| known.eq_ignore_ascii_case(name));
-            if let Some((_, values)) = known.filter(|(_, values)| !values.contains(&value.as_str()))
-            {
-                bail!("http_server_config.headers: {name}: expected one of {values:?}");
-            }
-            let name = name.parse::<HeaderName>()?;
-            let value = value.parse().map_err(|_| {
-                anyhow!("http_server_config.headers: the value of {name} is not valid")
-            })?;
-            Ok((name, value))
-        };
-        self.headers
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(header)
-            .collect()
+        }
+        Ok(headers)
     }
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)> {
+    if !HEADERS
+        .iter()
+        .any(|allowed| allowed.eq_ignore_ascii_case(name))
+    {
+        bail!("http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}");
+    }
+    for (known, values) in HEADER_VALUES {
+        if known.eq_ignore_ascii_case(name) && !values.contains(&value) {
+            bail!("http_server_config.headers: {name}: expected one of {values:?}");
+        }
+    }
+    let name = name.parse::<HeaderName>()?;
+    let value = value
+        .parse()
+        .map_err(|_| anyhow!("http_server_config.headers: the value of {name} is not valid"))?;
+    Ok((name, value))
 }
 
 #[cfg(test)]

@@ -94,11 +94,12 @@ fn matchers(selector: &str) -> Result<Vec<Matcher>> {
         !matchers.is_empty(),
         "matchers: a selector with at least one matcher is required"
     );
-    let is_text = |matcher: &Matcher| matcher.value().as_bytes() == matcher.value_bytes();
-    ensure!(
-        matchers.iter().all(is_text),
-        "matchers: values must be UTF-8"
-    );
+    for matcher in &matchers {
+        ensure!(
+            matcher.value().as_bytes() == matcher.value_bytes(),
+            "matchers: values must be UTF-8"
+        );
+    }
     Ok(matchers)
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use anyhow::{Context, Result, bail};
+use tokio_rustls::rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
 use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite};
 use varve_client::tls_settings::{identity, versions};
 
@@ -92,54 +92,55 @@ fn pem(
     }
 }
 
-/// Returns the enabled cipher suites and curves. As in Go, all suites of TLS 1.3 are enabled,
-/// listed or not.
+/// Returns the enabled cipher suites and curves.
 fn provider(settings: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !settings.cipher_suites.is_empty() {
-        // Go's names of the suites of TLS 1.3 start with `TLS_`, not with `TLS13_`.
-        let name = |suite: &SupportedCipherSuite| {
-            format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
-        };
-        let chosen = |text: &str| {
-            let found = provider
-                .cipher_suites
-                .iter()
-                .find(|suite| name(suite) == text)
-                .copied();
-            found.ok_or_else(|| {
-                anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure")
-            })
-        };
-        let chosen = settings
-            .cipher_suites
-            .iter()
-            .map(|text| chosen(text))
-            .collect::<Result<Vec<_>>>()?;
-        let of_1_3 = provider
-            .cipher_suites
-            .iter()
-            .filter(|suite| suite.tls13().is_some())
-            .copied();
-        let of_1_2 = chosen.into_iter().filter(|suite| suite.tls13().is_none());
-        provider.cipher_suites = of_1_3.chain(of_1_2).collect();
+        provider.cipher_suites = cipher_suites(&provider.cipher_suites, &settings.cipher_suites)?;
     }
     if !settings.curve_preferences.is_empty() {
-        let chosen = |text: &String| match text.as_str() {
-            "X25519" => Ok(ring::kx_group::X25519),
-            "CurveP256" => Ok(ring::kx_group::SECP256R1),
-            "CurveP384" => Ok(ring::kx_group::SECP384R1),
-            _ => Err(anyhow!(
-                "tls_server_config.curve_preferences: {text:?} is unknown"
-            )),
-        };
-        provider.kx_groups = settings
-            .curve_preferences
-            .iter()
-            .map(chosen)
-            .collect::<Result<_>>()?;
+        provider.kx_groups = curves(&settings.curve_preferences)?;
     }
     Ok(provider)
+}
+
+/// Returns the suites with these names. As in Go, all suites of TLS 1.3 are enabled, listed or not.
+fn cipher_suites(
+    known: &[SupportedCipherSuite],
+    names: &[String],
+) -> Result<Vec<SupportedCipherSuite>> {
+    let mut enabled = known.to_vec();
+    enabled.retain(|suite| suite.tls13().is_some());
+    for name in names {
+        let suite = known
+            .iter()
+            .find(|suite| suite_name(suite) == *name)
+            .with_context(|| {
+                format!("tls_server_config.cipher_suites: {name:?} is unknown or insecure")
+            })?;
+        if suite.tls13().is_none() {
+            enabled.push(*suite);
+        }
+    }
+    Ok(enabled)
+}
+
+/// Returns Go's name of a suite: those of TLS 1.3 start with `TLS_`, not with `TLS13_`.
+fn suite_name(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
+}
+
+fn curves(names: &[String]) -> Result<Vec<&'static dyn SupportedKxGroup>> {
+    let mut curves = Vec::new();
+    for name in names {
+        curves.push(match name.as_str() {
+            "X25519" => ring::kx_group::X25519,
+            "CurveP256" => ring::kx_group::SECP256R1,
+            "CurveP384" => ring::kx_group::SECP384R1,
+            _ => bail!("tls_server_config.curve_preferences: {name:?} is unknown"),
+        });
+    }
+    Ok(curves)
 }
 
 #[cfg(test)]

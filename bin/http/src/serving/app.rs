@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_context::scheduler::Scheduler;
 use varve_server::client_stats::Clients;
 use varve_server::lifecycle::{Lifecycle, Phase};
@@ -26,7 +26,7 @@ use super::metrics::HttpMetrics;
 #[derive(Debug)]
 pub struct App {
     /// The checked flags.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<ServerSettings>,
     /// All metrics of the server.
     pub registry: Arc<Metrics>,
     /// The metrics that HTTP and gRPC update.

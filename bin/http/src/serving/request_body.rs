@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_context::{Charge, Limit};
 
 use super::app::App;
@@ -74,7 +74,7 @@ pub(crate) struct BodyLimits {
 
 impl BodyLimits {
     /// Returns the limits of a body of at most `size_max` bytes, a limit that the flag `what` sets.
-    pub(crate) fn new(size_max: usize, what: &'static str, settings: &Settings) -> Self {
+    pub(crate) fn new(size_max: usize, what: &'static str, settings: &ServerSettings) -> Self {
         Self {
             size_max,
             what,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus::proto::MetricFamily;
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_context::{Limit, MemoryBudget, QueryContext, ReadOptions};
 use varve_env::{Clock, SystemClock};
 use varve_system::metrics::{Registrar, SummaryVec, counts};
@@ -78,7 +78,7 @@ impl Requests {
     ///
     /// # Errors
     /// If another metric has the same name.
-    pub fn new(settings: &Settings, registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+    pub fn new(settings: &ServerSettings, registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         let active = Arc::<ActiveRequests>::default();
         let reclaimer = Arc::<ActiveRequests>::clone(&active);
         Ok(Self {

@@ -54,14 +54,15 @@ impl Query {
     /// # Errors
     /// If a type is unknown, or a regex does not parse.
     pub fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
-        let parse = |matcher: &LabelMatcher| {
+        let mut matchers = Vec::new();
+        for matcher in &self.matchers {
             let is_external = external.get(&matcher.name) == Some(&matcher.value);
-            match matcher.op() {
-                Some(MatchOp::Equal) if is_external => Ok(Matcher::equal(&matcher.name, "")),
-                _ => matcher.parse(),
-            }
-        };
-        self.matchers.iter().map(parse).collect()
+            matchers.push(match matcher.op() {
+                Some(MatchOp::Equal) if is_external => Matcher::equal(&matcher.name, ""),
+                _ => matcher.parse()?,
+            });
+        }
+        Ok(matchers)
     }
 }
 

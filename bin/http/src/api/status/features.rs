@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_config::settings::Settings;
+use varve_config::settings::ServerSettings;
 use varve_promql::{Features, functions};
 
 use crate::api::search;
@@ -21,7 +21,7 @@ pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
     success_unescaped(&list(&app.settings))
 }
 
-fn list(settings: &Settings) -> FeatureList {
+fn list(settings: &ServerSettings) -> FeatureList {
     let named = |list: &[(&str, bool)]| {
         list.iter()
             .map(|(name, on)| ((*name).to_owned(), *on))

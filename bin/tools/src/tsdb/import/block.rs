@@ -86,7 +86,8 @@ mod tests {
         std::fs::create_dir(&block).unwrap();
         std::fs::write(block.join("meta.json"), "{}").unwrap();
         let mut staging = Staging::open(&source.path().join("data")).unwrap();
-        let (fs, mut damage): (Arc<dyn Fs>, _) = (Arc::new(RealFs), DamageReport::default());
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let mut damage = DamageReport::default();
         let blocks_dir = staging.blocks_dir();
         let mut break_target =
             || Ok(std::fs::remove_dir(&blocks_dir).and_then(|()| std::fs::write(&blocks_dir, ""))?);
