@@ -49,7 +49,7 @@ use varve_tsdb::{Error, Result};
 
 pub use options::{CONCURRENCY_MAX, RecoverOptions};
 pub(crate) use report::UNKNOWN_SERIES_MAX;
-pub use report::{Phase, Progress, RecordCounts, Report, UnknownSeries};
+pub use report::{Progress, RecordCounts, RecoverPhase, Report, UnknownSeries};
 pub use shard::SPILL_DIR;
 pub use unknown_series::{UNKNOWN_SAMPLES, histogram_json};
 pub use windows::{WINDOW_MS, WINDOWS_MAX, range_of};

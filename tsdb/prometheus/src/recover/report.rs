@@ -98,7 +98,7 @@ pub struct UnknownSeries {
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// The current phase.
-    pub phase: Phase,
+    pub phase: RecoverPhase,
     /// Amount done: bytes of segments, or series of blocks.
     pub done: u64,
     /// Total amount of this phase.
@@ -109,7 +109,7 @@ pub struct Progress {
 
 /// Phases of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum RecoverPhase {
     /// Reading the WAL and WBL.
     Read,
     /// Writing blocks.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use varve_env::{Fs, RealFs};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{
-    CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
+    CONCURRENCY_MAX, Progress, RecoverOptions, RecoverPhase, Report, UNKNOWN_SAMPLES, recover,
 };
 use varve_system::machine;
 
@@ -91,8 +91,8 @@ pub(crate) fn recover_with_progress(
     let writing = OnceLock::new();
     let show = |progress: Progress| {
         let bar = match progress.phase {
-            Phase::Read => &reading,
-            Phase::Write => writing.get_or_init(|| {
+            RecoverPhase::Read => &reading,
+            RecoverPhase::Write => writing.get_or_init(|| {
                 reading.finish();
                 ProgressBar::start("writing blocks", Unit::Series)
             }),

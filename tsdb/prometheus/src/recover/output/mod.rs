@@ -19,7 +19,7 @@ use varve_tsdb::Result;
 
 use super::options::RecoverOptions;
 use super::replayed::Replayed;
-use super::report::{Phase, Progress, Report};
+use super::report::{Progress, RecoverPhase, Report};
 use super::series::label_order::{LabelOrder, Position};
 use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{ChunkLocation, FoundChunk, Shard};
@@ -83,7 +83,7 @@ pub(crate) fn write(
     for (done, &window) in (0..).zip(&windows) {
         let step = |n: u64| {
             progress(Progress {
-                phase: Phase::Write,
+                phase: RecoverPhase::Write,
                 done: done * n_series + n,
                 total,
                 n_samples,

@@ -21,7 +21,7 @@ use super::input::Input;
 use super::options::RecoverOptions;
 use super::output;
 use super::replayed::Replayed;
-use super::report::{Phase, Progress, Report};
+use super::report::{Progress, RecoverPhase, Report};
 use super::shard::{SERIES_SIZE, Shard, ShardLayout, SpillDir, Value};
 use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
 use crate::chunk;
@@ -64,7 +64,7 @@ pub(crate) fn replay(
             .map(|shard| shard.n_appended + shard.n_out_of_order)
             .sum();
         progress(Progress {
-            phase: Phase::Read,
+            phase: RecoverPhase::Read,
             done,
             total: reader.total(),
             n_samples,

@@ -163,7 +163,7 @@ fn progress_counts_bytes() {
     let note = |it: Progress| {
         seen.lock()
             .unwrap()
-            .push((it.phase == Phase::Read, it.done, it.total))
+            .push((it.phase == RecoverPhase::Read, it.done, it.total))
     };
     recover(
         &fs(),
