@@ -14,18 +14,18 @@ use varve_wire::api::backtest::Backtest;
 use varve_wire::api::churn::ChurnReport;
 use varve_wire::api::explain::Explanations;
 
-use super::admin::{lifecycle, profile, relabel as relabel_admin, tsdb as admin};
+use super::admin::{admin_relabel, admin_tsdb, lifecycle, profile};
 use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
-use super::metadata::{families as metadata, labels, series};
+use super::listing::{labels, metadata, series};
 use super::query::{evaluate, exemplars, format};
 use super::scraping::targets;
 use super::status::{
     advice, cardinality, churn, features, ha, health, last_words, notifications, queries, rejects,
-    relabel, relabel_test, runtime as status, self_metrics, senders, teams, top_queries,
-    tsdb as tsdb_status, usage,
+    relabel, relabel_test, self_metrics, senders, status_runtime, status_tsdb, teams, top_queries,
+    usage,
 };
-use super::write::{import, otlp, remote_write as write};
+use super::write::{import, otlp, remote_write};
 use super::{export, federate, remote_read, rules, search};
 use crate::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::openapi::{
@@ -455,23 +455,23 @@ fn state() -> Vec<Endpoint> {
                 "The last hour, by default, or day.",
             )])
             .gives::<top_queries::TopQueries>(),
-        get("/api/v1/status/config", status::config)
+        get("/api/v1/status/config", status_runtime::config)
             .about("status", "Returns the configuration in force")
-            .gives::<status::ConfigText>(),
-        get("/api/v1/status/flags", status::flags)
+            .gives::<status_runtime::ConfigText>(),
+        get("/api/v1/status/flags", status_runtime::flags)
             .about("status", "Returns all flags with their values")
             .gives::<std::collections::BTreeMap<String, String>>(),
-        get("/api/v1/status/buildinfo", status::buildinfo)
+        get("/api/v1/status/buildinfo", status_runtime::buildinfo)
             .about("status", "Returns the versions of API and server")
             .for_tenants()
-            .gives::<status::BuildInfo>(),
-        get("/api/v1/status/runtimeinfo", status::runtimeinfo)
+            .gives::<status_runtime::BuildInfo>(),
+        get("/api/v1/status/runtimeinfo", status_runtime::runtimeinfo)
             .about("status", "Returns runtime information")
-            .gives::<status::RuntimeInfo>(),
-        get("/api/v1/status/tsdb", tsdb_status::cardinality)
+            .gives::<status_runtime::RuntimeInfo>(),
+        get("/api/v1/status/tsdb", status_tsdb::cardinality)
             .about("status", "Returns cardinality statistics of the head")
             .takes([LIMIT, TIMEOUT])
-            .gives::<tsdb_status::TsdbStatus>(),
+            .gives::<status_tsdb::TsdbStatus>(),
         get_post("/api/v1/status/cardinality", cardinality::status)
             .about(
                 "status",
@@ -486,9 +486,9 @@ fn state() -> Vec<Endpoint> {
             )
             .takes(ADVICE)
             .gives::<AdviceReport>(),
-        get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
+        get("/api/v1/status/tsdb/blocks", status_tsdb::blocks)
             .about("status", "Returns blocks and parts")
-            .gives::<tsdb_status::Blocks>(),
+            .gives::<status_tsdb::Blocks>(),
         get("/api/v1/status/self_metrics", self_metrics::self_metrics)
             .about("status", "Returns the server's own metrics in JSON")
             .takes([optional(
@@ -497,11 +497,11 @@ fn state() -> Vec<Endpoint> {
                 "Only metrics whose name matches this anchored regex.",
             )])
             .gives::<Vec<Untyped>>(),
-        get("/api/v1/status/walreplay", status::walreplay)
+        get("/api/v1/status/walreplay", status_runtime::walreplay)
             .about("status", "Returns the progress of WAL replay, in files")
             .always_open()
             .compressed(false)
-            .gives::<status::WalReplay>(),
+            .gives::<status_runtime::WalReplay>(),
         get("/api/v1/status/usage", usage::usage)
             .about(
                 "status",
@@ -574,7 +574,7 @@ fn messages() -> Vec<Endpoint> {
             .takes([TIMEOUT])
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
-        post("/api/v1/write", write::write)
+        post("/api/v1/write", remote_write::write)
             .about("remote", "Stores samples of remote write")
             .for_tenants()
             .takes_message("application/x-protobuf"),
@@ -634,36 +634,39 @@ fn administration() -> Vec<Endpoint> {
         ),
     ];
     vec![
-        post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
-            .about("admin", "Deletes samples of matching series")
-            .for_tenants()
-            .takes([MATCH_REQUIRED, START, END]),
+        post_put(
+            "/api/v1/admin/tsdb/delete_series",
+            admin_tsdb::delete_series,
+        )
+        .about("admin", "Deletes samples of matching series")
+        .for_tenants()
+        .takes([MATCH_REQUIRED, START, END]),
         post_put(
             "/api/v1/admin/tsdb/clean_tombstones",
-            admin::clean_tombstones,
+            admin_tsdb::clean_tombstones,
         )
         .about("admin", "Removes deleted samples from disk"),
-        post_put("/api/v1/admin/tsdb/snapshot", admin::snapshot)
+        post_put("/api/v1/admin/tsdb/snapshot", admin_tsdb::snapshot)
             .about("admin", "Creates a snapshot")
             .takes(SNAPSHOT)
-            .gives::<admin::Snapshot>(),
-        post("/api/v1/admin/tsdb/compact", admin::compact)
+            .gives::<admin_tsdb::Snapshot>(),
+        post("/api/v1/admin/tsdb/compact", admin_tsdb::compact)
             .about("admin", "Flushes the head and merges all blocks"),
         post(
             "/api/v1/admin/tsdb/confirm_retention",
-            admin::confirm_retention,
+            admin_tsdb::confirm_retention,
         )
         .about(
             "admin",
             "Removes all blocks that are too old, however many there are",
         ),
-        post("/api/v1/admin/tsdb/import", admin::import)
+        post("/api/v1/admin/tsdb/import", admin_tsdb::import)
             .about("admin", "Imports blocks from the directory `import`")
-            .gives::<admin::Imported>(),
-        post("/api/v1/admin/relabel/enable", relabel_admin::enable)
+            .gives::<admin_tsdb::Imported>(),
+        post("/api/v1/admin/relabel/enable", admin_relabel::enable)
             .about("admin", "Enables a relabel rule that a query has disabled")
             .takes([required("name", Text, "Name of the rule.")])
-            .gives::<relabel_admin::Enabled>(),
+            .gives::<admin_relabel::Enabled>(),
         post(
             "/api/v1/admin/rejected_queries/reset",
             queries::reset_rejected,
@@ -699,7 +702,7 @@ fn pages() -> Vec<Endpoint> {
             .takes([MATCH, TIMEOUT])
             .gives_other("text/plain")
             .compressed(true),
-        get("/version", status::version)
+        get("/version", status_runtime::version)
             .about(
                 "server",
                 "Returns the versions of API and server, as JSON in plain text",

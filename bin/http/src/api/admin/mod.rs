@@ -4,10 +4,10 @@
 //! and run to their end even if the client disconnects. Each is logged with its sender and its
 //! outcome.
 
+pub(crate) mod admin_relabel;
+pub(crate) mod admin_tsdb;
 pub(crate) mod lifecycle;
 pub(crate) mod profile;
-pub(crate) mod relabel;
-pub(crate) mod tsdb;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use varve_model::labels::METRIC_NAME;
 use varve_server::requests::record::RequestRecord;
 use varve_tsdb::stats::{Cost, Costs};
 
-use super::tsdb::read_limit;
+use super::status_tsdb::read_limit;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selectors};
 use crate::serving::run::{Job, RequestClass, Work, run_shared};

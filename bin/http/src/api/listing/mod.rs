@@ -1,7 +1,7 @@
 //! Series, label names, label values and metadata.
 
-pub(crate) mod families;
 pub(crate) mod labels;
+pub(crate) mod metadata;
 pub(crate) mod series;
 
 use varve_advise::usage::Requester;
