@@ -6,10 +6,24 @@
 //! *reserved*: it serves probes, metrics and administration, and any other request only after it
 //! gets a regular permit. If there are too many reserved connections, one of them is evicted by the
 //! same rules.
+//!
+//! Threads: what changes of a connection is in its [`ConnectionState`], behind one lock. The task of
+//! the connection and the tasks of its HTTP/2 streams write it: each request when it begins and when
+//! its response ends, each request body when a part of it arrives. The task that accepts connections
+//! reads the states of all of them to choose one to evict, and so does a request that waits for a
+//! permit. So an observer never sees a body without its request, or a permit of the reserve on a
+//! regular connection.
+//!
+//! Nothing is locked between the choice of a connection and its eviction, so it may begin a request
+//! meanwhile. Its own task decides then whether it can be closed ([`Connection::is_closable`]).
+//!
+//! Lock order: `Connections::stream_eviction`, then `Connections::open` or the state of one
+//! connection. No two of the latter are held at once. None of them is held while a `Connection` is
+//! dropped, which locks `open`.
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -64,23 +78,33 @@ pub(super) struct Evictions {
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
-    /// Active requests, up to the end of their response.
-    n_requests: AtomicUsize,
-    idle_since: Mutex<Instant>,
-    has_sent_request: AtomicBool,
-    receiving: Mutex<Receiving>,
-    has_streams: AtomicBool,
-    is_reserved: AtomicBool,
-    is_evicted: AtomicBool,
-    evicted: Notify,
     all: Arc<Connections>,
-    /// A permit of the reserve while `is_reserved`.
-    permit: Mutex<OwnedSemaphorePermit>,
+    state: Mutex<ConnectionState>,
+    /// Notified once, when the connection is chosen for eviction.
+    evicted: Notify,
+}
+
+/// What the tasks of a connection tell those that look for one to evict.
+#[derive(Debug)]
+struct ConnectionState {
+    /// Active requests, up to the end of their response.
+    n_requests: usize,
+    has_sent_request: bool,
+    /// When the last request ended, or the connection was opened.
+    idle_since: Instant,
+    receiving: Receiving,
+    /// Whether the connection has had permits of HTTP/2 streams.
+    has_streams: bool,
+    /// Whether `permit` is one of the reserve.
+    is_reserved: bool,
+    permit: OwnedSemaphorePermit,
+    is_evicted: bool,
 }
 
 /// The request bodies of a connection that are being received.
 #[derive(Debug)]
 struct Receiving {
+    /// At most `n_requests`: each body is that of an active request.
     n_bodies: usize,
     since: Instant,
     bytes: u64,
@@ -105,12 +129,11 @@ pub(super) struct ReceivedBody {
 impl Connections {
     pub(super) fn new(max: usize, evictions: Evictions) -> Arc<Self> {
         let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let permits = |n: u32| Arc::new(Semaphore::new(n as usize));
         Arc::new(Self {
             max,
-            permits: permits(max),
-            reserve: permits(RESERVED_MAX),
-            streams: permits(max),
+            permits: Arc::new(Semaphore::new(max as usize)),
+            reserve: Arc::new(Semaphore::new(RESERVED_MAX as usize)),
+            streams: Arc::new(Semaphore::new(max as usize)),
             stream_eviction: Mutex::default(),
             next_id: AtomicU64::new(0),
             open: Mutex::default(),
@@ -152,22 +175,26 @@ impl Connections {
 
     fn add(self: &Arc<Self>, permit: OwnedSemaphorePermit, is_reserved: bool) -> Arc<Connection> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let state = ConnectionState {
+            n_requests: 0,
+            has_sent_request: false,
+            idle_since: now,
+            receiving: Receiving {
+                n_bodies: 0,
+                since: now,
+                bytes: 0,
+            },
+            has_streams: false,
+            is_reserved,
+            permit,
+            is_evicted: false,
+        };
         let connection = Arc::new(Connection {
             id,
-            n_requests: AtomicUsize::new(0),
-            idle_since: Mutex::new(Instant::now()),
-            has_sent_request: AtomicBool::new(false),
-            receiving: Mutex::new(Receiving {
-                n_bodies: 0,
-                since: Instant::now(),
-                bytes: 0,
-            }),
-            has_streams: AtomicBool::new(false),
-            is_reserved: AtomicBool::new(is_reserved),
-            is_evicted: AtomicBool::new(false),
-            evicted: Notify::new(),
             all: Arc::clone(self),
-            permit: Mutex::new(permit),
+            state: Mutex::new(state),
+            evicted: Notify::new(),
         });
         self.open.lock().insert(id, Arc::downgrade(&connection));
         connection
@@ -176,19 +203,20 @@ impl Connections {
     /// Evicts the longest idle of the regular or reserved connections, or else the one that
     /// receives most slowly. Returns `false` if there is neither.
     fn evict(&self, is_reserved: bool) -> bool {
-        // Reserved connections have no grace period: there are few, and probes need them.
-        let idle = |connection: &&Arc<Connection>| {
-            !connection.is_busy() && (is_reserved || !connection.is_before_first_request())
-        };
-        let evictable = self.evictable(|connection| connection.is_reserved() == is_reserved);
-        match evictable
-            .iter()
-            .filter(idle)
-            .min_by_key(|connection| *connection.idle_since.lock())
-        {
-            Some(longest) => {
+        let evictable = self.evictable(|state| state.is_reserved == is_reserved);
+        let mut longest: Option<(Instant, &Connection)> = None;
+        for connection in &evictable {
+            let state = connection.state.lock();
+            // Reserved connections have no grace period: there are few, and probes need them.
+            let is_idle = !state.is_busy() && (is_reserved || !state.is_before_first_request());
+            if is_idle && longest.is_none_or(|(since, _)| state.idle_since < since) {
+                longest = Some((state.idle_since, connection));
+            }
+        }
+        match longest {
+            Some((_, connection)) => {
                 self.evictions.idle.inc();
-                longest.evict();
+                connection.evict();
                 true
             }
             None => self.evict_slowest(&evictable),
@@ -199,9 +227,8 @@ impl Connections {
     /// connection is evicted at a time.
     fn evict_for_stream(&self) {
         let mut last = self.stream_eviction.lock();
-        if last.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
-            let with_streams =
-                self.evictable(|connection| connection.has_streams.load(Ordering::Relaxed));
+        if last.is_none_or(|evicted| evicted.elapsed() >= RETRY_INTERVAL) {
+            let with_streams = self.evictable(|state| state.has_streams);
             *last = self.evict_slowest(&with_streams).then(Instant::now);
         }
     }
@@ -209,41 +236,50 @@ impl Connections {
     /// Evicts the slowest of the connections that only receive request bodies. Returns `false` if
     /// there is none.
     fn evict_slowest(&self, connections: &[Arc<Connection>]) -> bool {
-        let receiving = connections
-            .iter()
-            .filter_map(|connection| Some((connection.receive_rate()?, connection)));
-        match receiving.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-            Some((_, slowest)) => {
+        let mut slowest: Option<(f64, &Connection)> = None;
+        for connection in connections {
+            let rate = connection.state.lock().receive_rate();
+            if let Some(rate) = rate
+                && slowest.is_none_or(|(slowest_rate, _)| rate < slowest_rate)
+            {
+                slowest = Some((rate, connection));
+            }
+        }
+        match slowest {
+            Some((_, connection)) => {
                 self.evictions.slow.inc();
-                slowest.evict();
+                connection.evict();
                 true
             }
             None => false,
         }
     }
 
-    /// Returns the open connections for which `filter` holds and that are not evicted yet.
-    fn evictable(&self, filter: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
+    /// Returns the open connections for whose state `filter` holds and that are not evicted yet.
+    fn evictable(&self, filter: impl Fn(&ConnectionState) -> bool) -> Vec<Arc<Connection>> {
         // Dropping the last reference to a connection locks the table, so references are dropped
         // after the lock.
-        let open: Vec<_> = self
+        let mut connections: Vec<_> = self
             .open
             .lock()
             .values()
             .filter_map(Weak::upgrade)
             .collect();
-        let is_open = |connection: &Arc<Connection>| !connection.is_evicted.load(Ordering::Relaxed);
-        open.into_iter()
-            .filter(|connection| is_open(connection) && filter(connection))
-            .collect()
+        connections.retain(|connection| {
+            let state = connection.state.lock();
+            !state.is_evicted && filter(&state)
+        });
+        connections
     }
 }
 
 impl Connection {
     /// Marks the connection as busy with a request.
     pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
-        self.n_requests.fetch_add(1, Ordering::AcqRel);
-        self.has_sent_request.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.n_requests += 1;
+        state.has_sent_request = true;
+        drop(state);
         RequestGuard {
             connection: Arc::clone(self),
             stream: None,
@@ -252,36 +288,20 @@ impl Connection {
 
     /// Returns `true` if a request is active.
     pub(super) fn is_busy(&self) -> bool {
-        self.n_requests.load(Ordering::Acquire) > 0
-    }
-
-    /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has
-    /// sent no request.
-    fn is_before_first_request(&self) -> bool {
-        let has_sent_request = self.has_sent_request.load(Ordering::Relaxed);
-        !has_sent_request && self.idle_since.lock().elapsed() < FIRST_REQUEST_GRACE
+        self.state.lock().is_busy()
     }
 
     /// Returns `true` if closing the connection aborts no request that has arrived completely.
     pub(super) fn is_closable(&self) -> bool {
-        !self.is_busy() || self.receive_rate().is_some()
+        let state = self.state.lock();
+        !state.is_busy() || state.receive_rate().is_some()
     }
 
     /// Waits until the connection has been idle for `time`, or for [`RESERVED_IDLE_TIME_MAX`] if it
     /// is reserved.
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
-            let time = if self.is_reserved() {
-                time.min(RESERVED_IDLE_TIME_MAX)
-            } else {
-                time
-            };
-            let idle = if self.is_busy() {
-                Duration::ZERO
-            } else {
-                self.idle_since.lock().elapsed()
-            };
-            let left = time.saturating_sub(idle);
+            let left = self.state.lock().idle_time_left(time);
             if left.is_zero() {
                 return;
             }
@@ -291,7 +311,7 @@ impl Connection {
 
     /// Waits until the connection only receives request bodies, for at least [`RECEIVE_TIME_MIN`].
     pub(super) async fn slow(&self) {
-        while self.receive_rate().is_none() {
+        while self.state.lock().receive_rate().is_none() {
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
@@ -302,12 +322,48 @@ impl Connection {
     }
 
     fn is_reserved(&self) -> bool {
-        self.is_reserved.load(Ordering::Relaxed)
+        self.state.lock().is_reserved
+    }
+
+    /// Replaces a permit of the reserve by a regular one.
+    fn make_regular(&self, regular: OwnedSemaphorePermit) {
+        let mut state = self.state.lock();
+        let reserved = std::mem::replace(&mut state.permit, regular);
+        state.is_reserved = false;
+        drop(state);
+        drop(reserved);
     }
 
     fn evict(&self) {
-        self.is_evicted.store(true, Ordering::Relaxed);
+        self.state.lock().is_evicted = true;
         self.evicted.notify_one();
+    }
+}
+
+impl ConnectionState {
+    fn is_busy(&self) -> bool {
+        self.n_requests > 0
+    }
+
+    /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has
+    /// sent no request.
+    fn is_before_first_request(&self) -> bool {
+        !self.has_sent_request && self.idle_since.elapsed() < FIRST_REQUEST_GRACE
+    }
+
+    /// Returns how long the connection has to stay idle until it has been idle for `time`, or for
+    /// [`RESERVED_IDLE_TIME_MAX`] if it is reserved.
+    fn idle_time_left(&self, time: Duration) -> Duration {
+        let time = if self.is_reserved {
+            time.min(RESERVED_IDLE_TIME_MAX)
+        } else {
+            time
+        };
+        if self.is_busy() {
+            time
+        } else {
+            time.saturating_sub(self.idle_since.elapsed())
+        }
     }
 
     /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection
@@ -317,34 +373,34 @@ impl Connection {
             n_bodies,
             since,
             bytes,
-        } = &*self.receiving.lock();
-        let is_receiving = *n_bodies > 0 && *n_bodies == self.n_requests.load(Ordering::Acquire);
+        } = self.receiving;
+        let is_only_receiving = n_bodies > 0 && n_bodies == self.n_requests;
         let elapsed = since.elapsed();
-        (is_receiving && elapsed >= RECEIVE_TIME_MIN).then(|| *bytes as f64 / elapsed.as_secs_f64())
+        if is_only_receiving && elapsed >= RECEIVE_TIME_MIN {
+            Some(bytes as f64 / elapsed.as_secs_f64())
+        } else {
+            None
+        }
     }
 }
 
 impl RequestGuard {
     /// Waits for a regular permit if the connection is reserved. Returns `false` if there is none.
     pub(super) async fn enter_regular(&self) -> bool {
-        let Connection {
-            all,
-            permit,
-            is_reserved,
-            ..
-        } = &*self.connection;
+        let all = &self.connection.all;
         let started = Instant::now();
         while self.connection.is_reserved() {
-            let is_new = |connection: &Connection| {
-                !connection.is_reserved() && connection.is_before_first_request()
-            };
-            let is_any_new = !all.evictable(is_new).is_empty();
+            let new_connections =
+                all.evictable(|state| !state.is_reserved && state.is_before_first_request());
+            let is_any_new = !new_connections.is_empty();
+            // Keeping them would keep their permits.
+            drop(new_connections);
+
             if all.permits.available_permits() == 0 {
                 all.evict(false);
             }
             if let Some(regular) = all.wait_for(&all.permits).await {
-                *permit.lock() = regular;
-                is_reserved.store(false, Ordering::Relaxed);
+                self.connection.make_regular(regular);
             } else if !is_any_new || started.elapsed() > FIRST_REQUEST_GRACE + RETRY_INTERVAL {
                 // A connection that was new has been evicted meanwhile, or has a request.
                 return false;
@@ -368,7 +424,7 @@ impl RequestGuard {
             }
             self.stream = all.wait_for(&all.streams).await;
         }
-        self.connection.has_streams.store(true, Ordering::Relaxed);
+        self.connection.state.lock().has_streams = true;
     }
 
     /// Counts the bytes of a request body.
@@ -397,7 +453,8 @@ impl ReceivedBody {
         if std::mem::replace(&mut self.is_receiving, is_receiving) == is_receiving {
             return;
         }
-        let mut receiving = self.connection.receiving.lock();
+        let mut state = self.connection.state.lock();
+        let receiving = &mut state.receiving;
         if !is_receiving {
             receiving.n_bodies -= 1;
         } else if receiving.n_bodies == 0 {
@@ -425,8 +482,9 @@ impl HttpBody for ReceivedBody {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.connection.receiving.lock().bytes +=
-                    frame.data_ref().map_or(0, Bytes::len) as u64;
+                // The lock is taken once per frame, and not at all while no bytes arrive.
+                let size = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.connection.state.lock().receiving.bytes += size;
             }
             Poll::Ready(_) => self.set_receiving(false),
             Poll::Pending => {}
@@ -451,8 +509,9 @@ impl Drop for ReceivedBody {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        *self.connection.idle_since.lock() = Instant::now();
-        self.connection.n_requests.fetch_sub(1, Ordering::AcqRel);
+        let mut state = self.connection.state.lock();
+        state.idle_since = Instant::now();
+        state.n_requests -= 1;
     }
 }
 
@@ -510,7 +569,7 @@ mod tests {
         let new = connections.enter().await;
         assert!(!connections.evict(false) && connections.enter().await.is_reserved());
         tokio::time::sleep(FIRST_REQUEST_GRACE).await;
-        assert!(connections.evict(false) && new.is_evicted.load(Ordering::Relaxed));
+        assert!(connections.evict(false) && new.state.lock().is_evicted);
     }
 
     #[tokio::test]
@@ -569,7 +628,7 @@ mod tests {
         assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {
             for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
-                *connection.receiving.lock() = Receiving {
+                connection.state.lock().receiving = Receiving {
                     n_bodies: 1,
                     since,
                     bytes,
@@ -579,11 +638,7 @@ mod tests {
         receive(Instant::now());
         assert!(!connections.evict(false), "both have just begun");
         receive(Instant::now() - RECEIVE_TIME_MIN);
-        assert!(
-            connections.evict(false)
-                && slow.is_evicted.load(Ordering::Relaxed)
-                && slow.is_closable()
-        );
+        assert!(connections.evict(false) && slow.state.lock().is_evicted && slow.is_closable());
         assert_eq!(
             (
                 connections.evictions.idle.get(),
@@ -606,9 +661,9 @@ mod tests {
             connections.enter().await,
         ];
         let _busy = all.each_ref().map(|connection| {
-            connection.has_streams.store(true, Ordering::Relaxed);
+            connection.state.lock().has_streams = true;
             let since = Instant::now() - RECEIVE_TIME_MIN;
-            *connection.receiving.lock() = Receiving {
+            connection.state.lock().receiving = Receiving {
                 n_bodies: 1,
                 since,
                 bytes: connection.id,
@@ -636,7 +691,7 @@ mod tests {
             }
             let since = Instant::now() - RECEIVE_TIME_MIN;
             let busy = |connection: &Arc<Connection>| {
-                *connection.receiving.lock() = Receiving {
+                connection.state.lock().receiving = Receiving {
                     n_bodies: 1,
                     since,
                     bytes: connection.id,
