@@ -34,7 +34,7 @@ pub mod web_config;
 
 use std::sync::Arc;
 
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::sync::watch;
 
 use connection::Server;
@@ -68,6 +68,7 @@ fn routes(state: HttpState) -> Routes {
         .merge(ui::router())
         .merge(grpc::router())
         .route_layer(from_fn_with_state(state.clone(), observe::observe))
+        .layer(from_fn(observe::record))
         .layer(from_fn_with_state(state.clone(), redirect::clean_only))
         .layer(from_fn_with_state(state.clone(), authorize::authorize))
         .with_state(state.clone());

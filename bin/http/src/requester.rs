@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::Extensions;
 use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap};
 use varve_advise::usage::{Requester, TOOLS_AGENT};
 use varve_server::requests::record::RequestRecord;
 
@@ -17,7 +17,7 @@ const HEADER_SIZE_MAX: usize = 128;
 /// Returns the record of a request by its extensions.
 ///
 /// # Errors
-/// If there is none. The layer around all routes adds one, so no route is without.
+/// If there is none. The layer around all handlers adds one, so no handler is without.
 pub(crate) fn record_of(extensions: &Extensions) -> Result<Arc<RequestRecord>> {
     extensions
         .get::<Arc<RequestRecord>>()
@@ -32,29 +32,29 @@ impl<S: Sync> FromRequestParts<S> for RequestedBy {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let header = |name: &str| -> Box<str> {
-            let bytes = parts
-                .headers
-                .get(name)
-                .map_or(&b""[..], |value| value.as_bytes());
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
-            // A truncated character decodes to a replacement character.
-            text.chars()
-                .take_while(|c| *c != char::REPLACEMENT_CHARACTER)
-                .collect::<String>()
-                .into()
-        };
+        let headers = &parts.headers;
         // The web page reads every metric to show what there is, which does not count as a use.
-        let is_inspection = parts.headers.contains_key("x-varve-inspection");
+        let is_inspection = headers.contains_key("x-varve-inspection");
         Ok(Self(Requester {
             user_agent: if is_inspection {
                 TOOLS_AGENT.into()
             } else {
-                header("user-agent")
+                truncated(headers, "user-agent")
             },
-            dashboard: header("x-dashboard-uid"),
-            panel: header("x-panel-id"),
-            rule: header("x-rule-uid"),
+            dashboard: truncated(headers, "x-dashboard-uid"),
+            panel: truncated(headers, "x-panel-id"),
+            rule: truncated(headers, "x-rule-uid"),
         }))
     }
+}
+
+/// Returns the start of a header as text, empty if it is missing.
+fn truncated(headers: &HeaderMap, name: &str) -> Box<str> {
+    let bytes = headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
+    // A truncated character decodes to a replacement character.
+    text.chars()
+        .take_while(|c| *c != char::REPLACEMENT_CHARACTER)
+        .collect::<String>()
+        .into()
 }

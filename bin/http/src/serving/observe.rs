@@ -1,8 +1,10 @@
-//! The layer around all routes: creates the record of a request, counts and times requests by route.
+//! The layers around all handlers: one creates the record of a request, the other counts and times
+//! requests by route.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -19,36 +21,49 @@ use crate::error::LimitHit;
 /// Bytes of a query in a trace.
 const TRACED_QUERY_SIZE_MAX: usize = 4 << 10;
 
-/// Runs a request with its record, counts it and times it.
+/// Creates the record of a request. This layer is around fallbacks, too, so that every handler can
+/// extract the record. The route of a path that is not served is empty.
+pub(crate) async fn record(mut request: Request, next: Next) -> Response {
+    // Prometheus writes path parameters as `:name`.
+    let route = match request.extensions().get::<MatchedPath>() {
+        Some(path) => path.as_str().replace('{', ":").replace('}', ""),
+        None => String::new(),
+    };
+    let record = record_for(&request, route);
+    request.extensions_mut().insert(record);
+    next.run(request).await
+}
+
+/// Runs a request of a route, counts it and times it.
 pub(crate) async fn observe(
     State(state): State<HttpState>,
-    path: MatchedPath,
-    mut request: Request,
+    Extension(record): Extension<Arc<RequestRecord>>,
+    request: Request,
     next: Next,
 ) -> Response {
     let started = Instant::now();
-    // Prometheus writes path parameters as `:name`.
-    let handler = path.as_str().replace('{', ":").replace('}', "");
-    let record = record_for(&request, handler.clone());
-    let name = || format!("{} {handler}", request.method());
+    let origin = TraceOrigin::Request(request.headers());
     let trace = state
         .app
         .tracer
-        .start(TraceOrigin::Request(request.headers()), name);
+        .start(origin, || format!("{} {}", request.method(), record.route));
     if let Some(trace) = trace {
         record.note_trace(trace);
     }
-    request.extensions_mut().insert(Arc::clone(&record));
+
     let response = match request.extensions().get::<TooManyConnections>() {
         Some(too_many) => too_many.error().into_response(),
         None => next.run(request).await,
     };
+
     if record.may_have_written() {
         state.singleflight.note_write();
     }
     if let Some(trace) = record.trace() {
         describe(trace, &record, response.status());
     }
+
+    let route = &*record.route;
     let metrics = &state.app.metrics;
     metrics.count_limit(
         response
@@ -58,11 +73,11 @@ pub(crate) async fn observe(
     );
     metrics
         .http_requests
-        .with_label_values(&[&*handler, response.status().as_str()])
+        .with_label_values(&[route, response.status().as_str()])
         .inc();
     metrics
         .http_seconds
-        .with_label_values(&[&*handler])
+        .with_label_values(&[route])
         .observe(started.elapsed().as_secs_f64());
     response
 }
@@ -91,4 +106,36 @@ fn record_for(request: &Request, route: String) -> Arc<RequestRecord> {
     let user = request.extensions().get::<User>().cloned();
     let client = request.extensions().get::<Peer>().map(|peer| peer.0);
     RequestRecord::new(request.method().as_str(), route, client, &user_agent, user)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use hyper::service::Service as _;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+
+    /// A handler that no route leads to got 500 when it extracted the record.
+    #[tokio::test]
+    async fn handlers_of_routes_and_fallbacks_have_a_record() {
+        async fn route(Extension(record): Extension<Arc<RequestRecord>>) -> String {
+            record.route.clone()
+        }
+        let router = Router::new()
+            .route("/a/{name}", get(route))
+            .fallback(route)
+            .layer(from_fn(record));
+        for (path, expect) in [("/a/b", "/a/:name"), ("/b", "")] {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            let service = TowerToHyperService::new(router.clone());
+            let response = service.call(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK, "{path}");
+            let body = axum::body::to_bytes(response.into_body(), 100).await;
+            assert_eq!(body.unwrap(), expect, "{path}");
+        }
+    }
 }

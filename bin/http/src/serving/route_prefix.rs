@@ -7,11 +7,12 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{Method, StatusCode};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use varve_config::external_url::RoutePrefix;
 
 use super::authorize::authorize;
+use super::observe;
 use super::redirect::{clean, redirect, to_other_slash};
 use super::state::HttpState;
 use crate::api::endpoint;
@@ -32,7 +33,7 @@ impl Routes {
     /// Creates the routes of a server that serves `inside` below its prefix.
     pub(crate) fn new(inside: Router, state: HttpState) -> Self {
         let prefix = state.app.settings.web.route_prefix.clone();
-        // A redirect shows nothing of the store, and no layer makes a record of its request.
+        // A redirect shows nothing of the store. Requests outside of the prefix are not counted.
         let root = endpoint::get("/", to_prefix)
             .always_open()
             .for_tenants()
@@ -40,6 +41,7 @@ impl Routes {
         let outside = Router::new()
             .route("/", root)
             .fallback(elsewhere)
+            .layer(from_fn(observe::record))
             .layer(from_fn_with_state(state.clone(), authorize))
             .with_state(state);
         Self {
