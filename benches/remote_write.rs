@@ -4,7 +4,7 @@
 mod bodies;
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
-#[path = "../tests/harness/remote_write.rs"]
+#[path = "../tests/harness/messages/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "a bench does not use all of it")]
 mod messages;
 

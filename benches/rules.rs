@@ -15,7 +15,7 @@
 mod bodies;
 #[allow(dead_code, reason = "a bench does not use all of it")]
 mod common;
-#[path = "../tests/harness/remote_write.rs"]
+#[path = "../tests/harness/messages/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "requests are of version 1.0 only")]
 mod messages;
 

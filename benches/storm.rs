@@ -11,7 +11,7 @@
 mod bodies;
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
-#[path = "../tests/harness/remote_write.rs"]
+#[path = "../tests/harness/messages/remote_write.rs"]
 #[allow(
     dead_code,
     unused_imports,

@@ -14,7 +14,7 @@ use ureq::tls::TlsConfig;
 use ureq::{Agent, Body, SendBody};
 
 use super::PATIENCE;
-use super::remote_write::{WriteRequest, snappy, v2};
+use super::messages::remote_write::{WriteRequest, snappy, v2};
 
 /// A client of one server.
 #[derive(Debug, Clone)]

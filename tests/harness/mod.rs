@@ -6,10 +6,9 @@ mod config;
 mod http;
 mod http2;
 pub(crate) mod kube_prometheus;
-pub(crate) mod otlp;
+pub(crate) mod messages;
 mod peers;
 mod process;
-mod remote_write;
 mod server;
 mod thanos;
 
@@ -17,15 +16,15 @@ pub(crate) use cgroup::MemoryGroup;
 pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::{Call, Http2, frame};
+pub(crate) use messages::remote_write::{
+    BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family,
+    series, snappy, v2,
+};
 pub(crate) use peers::{
     Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, promtool,
     python_with, releases,
 };
 pub(crate) use process::Process;
-pub(crate) use remote_write::{
-    BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family,
-    messages, series, snappy, v2,
-};
 pub(crate) use server::{Server, new_data_dir, serve_command, try_serve};
 pub(crate) use thanos::{Thanos, free_address, is_thanos_missing, write_to_router};
 pub(crate) use varve_oracle::missing;

@@ -5,9 +5,10 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::api::{CALLS, NEW, ask};
+use crate::harness::messages::otlp;
 use crate::harness::{
-    Access, Http, MetricType, Random, Server, WriteRequest, exemplar, family, now_ms, otlp, series,
-    v2, wait_until,
+    Access, Http, MetricType, Random, Server, WriteRequest, exemplar, family, now_ms, series, v2,
+    wait_until,
 };
 
 const ADMIN: &str = "Bearer adm1n";

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::harness::messages::otlp;
 use crate::harness::{
-    ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, otlp, series, v2,
-    wait_for, wait_until,
+    ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series, v2, wait_for,
+    wait_until,
 };
 
 const TIMEOUT_MS: i64 = 3_000;

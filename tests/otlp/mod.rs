@@ -8,7 +8,7 @@ use std::process::Command;
 use prost::Message;
 use serde_json::Value as Json;
 
-use crate::harness::otlp::{
+use crate::harness::messages::otlp::{
     AnyValue, ArrayValue, Buckets, CUMULATIVE, DELTA, Data, Exemplar, Exponential,
     ExponentialPoint, Gauge, Histogram, HistogramPoint, Metric, Number, NumberPoint, Quantile,
     Request, Resource, ResourceMetrics, Scope, ScopeMetrics, Sum, Summary, SummaryPoint, Value,

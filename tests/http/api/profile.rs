@@ -9,39 +9,10 @@ use flate2::read::GzDecoder;
 use prost::Message as _;
 
 use super::super::server_with_data;
-use crate::harness::{Answer, Http, Server, messages, wait_for, wait_until};
+use crate::harness::messages::pprof::{Profile, Sample};
+use crate::harness::{Answer, Http, Server, wait_for, wait_until};
 
 const ADMIN: &str = "--web.enable-admin-api";
-
-messages! {
-    Profile {
-        sample: Vec<Sample> = [message, repeated, tag = 2],
-        location: Vec<Location> = [message, repeated, tag = 4],
-        function: Vec<Function> = [message, repeated, tag = 5],
-        string_table: Vec<String> = [string, repeated, tag = 6],
-        duration_nanos: i64 = [int64, tag = 10],
-        period: i64 = [int64, tag = 12],
-    }
-
-    Sample {
-        location_id: Vec<u64> = [uint64, repeated, tag = 1],
-        value: Vec<i64> = [int64, repeated, tag = 2],
-    }
-
-    Location {
-        id: u64 = [uint64, tag = 1],
-        line: Vec<Line> = [message, repeated, tag = 4],
-    }
-
-    Line {
-        function_id: u64 = [uint64, tag = 1],
-    }
-
-    Function {
-        id: u64 = [uint64, tag = 1],
-        name: i64 = [int64, tag = 2],
-    }
-}
 
 /// Takes a profile while queries run.
 fn profile_of_queries(server: &Server) -> Answer {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use prost::Message as _;
 
-use super::messages::{Matcher, SeriesRequest};
+use crate::harness::messages::thanos::{Matcher, SeriesRequest};
 use crate::harness::{
     ConfigFile, Http, Http2, Process, Random, Server, Thanos, WriteRequest, is_thanos_missing,
     now_ms, releases, series,

@@ -3,8 +3,8 @@
 use prost::Message as _;
 use serde_json::json;
 
-use super::messages::RoutedWrite;
 use super::{T0, number, start};
+use crate::harness::messages::thanos::RoutedWrite;
 use crate::harness::{
     Histogram, Http2, Server, Thanos, TimeSeries, WriteRequest, is_thanos_missing, now_ms, series,
     wait_until, write_to_router,

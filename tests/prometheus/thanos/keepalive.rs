@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use prost::Message as _;
 
 use super::T0;
-use super::messages::{Matcher, SeriesRequest};
+use crate::harness::messages::thanos::{Matcher, SeriesRequest};
 use crate::harness::{Http2, PATIENCE, Server, WriteRequest, frame, series};
 
 const SERIES: &str = "/thanos.Store/Series";

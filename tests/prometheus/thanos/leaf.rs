@@ -6,10 +6,11 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use varve_model::histogram::HistogramCounts;
 
-use super::messages::{
-    LabelValuesRequest, Matcher, QueryRangeRequest, SeriesRequest, ShardInfo, Texts, series_of,
-};
+use super::series::series_of;
 use super::{T0, ask, number, start};
+use crate::harness::messages::thanos::{
+    LabelValuesRequest, Matcher, QueryRangeRequest, SeriesRequest, ShardInfo, Texts,
+};
 use crate::harness::{
     BucketSpan, Call, ConfigFile, Histogram, Http2, Server, Thanos, WriteRequest, frame,
     is_thanos_missing, series, wait_for, wait_until,

@@ -9,7 +9,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use super::T0;
-use super::messages::{Matcher, SeriesRequest};
+use crate::harness::messages::thanos::{Matcher, SeriesRequest};
 use crate::harness::{
     ConfigFile, Http, Http2, PATIENCE, Server, Thanos, WriteRequest, frame, free_address,
     is_thanos_missing, now_ms, series, wait_until, write_to_router,

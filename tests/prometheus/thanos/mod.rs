@@ -10,7 +10,7 @@ mod ingest;
 mod keepalive;
 mod leaf;
 mod load;
-mod messages;
+mod series;
 mod tenants;
 
 use serde_json::{Value, json};

@@ -5,9 +5,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::T0;
-use super::messages::{
+use super::series::series_of;
+use crate::harness::messages::thanos::{
     LabelNamesRequest, LabelValuesRequest, Matcher, QueryRangeRequest, QueryRequest, RoutedWrite,
-    SeriesRequest, Texts, series_of,
+    SeriesRequest, Texts,
 };
 use crate::harness::{Access, Call, ConfigFile, Http2, Server, exemplar, series};
 

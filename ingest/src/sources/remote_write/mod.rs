@@ -6,7 +6,7 @@
 
 pub(crate) mod histogram;
 #[cfg(test)]
-#[path = "../../../../tests/harness/remote_write.rs"]
+#[path = "../../../../tests/harness/messages/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "unit tests do not use all of it")]
 pub(crate) mod message;
 mod receive;
