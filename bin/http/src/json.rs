@@ -88,8 +88,10 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
     // Generic formatting of the three digits takes longer than formatting the seconds.
     let fraction = ms % 1000;
     if fraction > 0 {
-        let digit = |unit: u64| b'0' + (fraction / unit % 10) as u8;
-        out.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
+        let hundreds = b'0' + (fraction / 100) as u8;
+        let tens = b'0' + (fraction / 10 % 10) as u8;
+        let ones = b'0' + (fraction % 10) as u8;
+        out.extend_from_slice(&[b'.', hundreds, tens, ones]);
     }
 }
 
@@ -114,7 +116,6 @@ pub(crate) fn write_scalar(out: &mut Vec<u8>, value: f64) {
 
 /// Appends a label name or value.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     out.push(b'"');
     let mut from = 0;
     // A fold without early exit is vectorized. Few labels need an escape.
@@ -146,12 +147,16 @@ pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
                 _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
-        chunk
-            .invalid()
-            .iter()
-            .for_each(|_| out.extend_from_slice(b"\\ufffd"));
+        for _ in chunk.invalid() {
+            out.extend_from_slice(b"\\ufffd");
+        }
     }
     out.push(b'"');
+}
+
+/// Returns `true` if a byte of a label needs an escape.
+fn is_special(byte: u8) -> bool {
+    byte < b' ' || byte == b'"' || byte == b'\\'
 }
 
 fn write_escape(out: &mut Vec<u8>, byte: u8) {

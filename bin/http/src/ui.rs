@@ -162,9 +162,10 @@ pub(super) fn router() -> Router<HttpState> {
 
 /// Returns `true` if a request is for the page itself rather than for data.
 pub(super) fn is_served(method: &Method, path: &str) -> bool {
-    let redirects = || REDIRECTS.iter().any(|&(from, _)| from == path);
-    let is_of_page = || path.starts_with(ASSETS) || PAGES.contains(&path) || redirects();
-    matches!(*method, Method::GET | Method::HEAD) && is_of_page()
+    matches!(*method, Method::GET | Method::HEAD)
+        && (path.starts_with(ASSETS)
+            || PAGES.contains(&path)
+            || REDIRECTS.iter().any(|&(from, _)| from == path))
 }
 
 async fn redirect(view: &'static str) -> Response {

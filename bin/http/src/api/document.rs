@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use varve_system::version::NUMBER;
 
 use super::endpoint::{Content, Endpoint};
-use crate::openapi::{Kind, Parameter};
+use crate::openapi::Kind;
 use varve_wire::schema::{Schemas, object};
 
 /// The document. Its fields are serialized in this order.
@@ -24,12 +24,18 @@ struct Document {
 /// API under the URL `server`.
 pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &str) -> String {
     let mut schemas = Schemas::default();
-    let string = || json!({ "type": "string" });
+    let string = json!({ "type": "string" });
     let error = schemas.object("Error", "Why a request failed.", |_| {
+        let status = json!({ "const": "error" });
         vec![
-            ("status".into(), json!({ "const": "error" }), true, ""),
-            ("errorType".into(), string(), true, "The kind of error."),
-            ("error".into(), string(), true, "The error message."),
+            ("status".into(), status, true, ""),
+            (
+                "errorType".into(),
+                string.clone(),
+                true,
+                "The kind of error.",
+            ),
+            ("error".into(), string, true, "The error message."),
         ]
     });
     let mut paths: BTreeMap<_, Map<String, Value>> = BTreeMap::new();
@@ -57,14 +63,15 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &s
 }
 
 fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Schemas) -> Value {
-    let is_in_form =
-        |parameter: &&Parameter| method == "POST" && !matches!(parameter.kind, Kind::Path);
-    let (in_form, in_url): (Vec<&Parameter>, Vec<&Parameter>) =
-        endpoint.parameters.iter().partition(is_in_form);
-    let in_url: Vec<_> = in_url
-        .into_iter()
-        .map(|parameter| parameter.to_json())
-        .collect();
+    let mut in_form = Vec::new();
+    let mut in_url = Vec::new();
+    for parameter in &endpoint.parameters {
+        if method == "POST" && !matches!(parameter.kind, Kind::Path) {
+            in_form.push(parameter);
+        } else {
+            in_url.push(parameter.to_json());
+        }
+    }
     let (status, success) = match endpoint.content {
         Content::None => ("204", json!({ "description": "Done." })),
         Content::Json(data) => {
@@ -108,7 +115,7 @@ fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Sch
 
 /// Returns the schema of a whole response.
 fn enveloped(data: Value) -> Value {
-    let texts = || json!({ "type": "array", "items": { "type": "string" } });
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
     object(
         "",
         vec![
@@ -116,11 +123,11 @@ fn enveloped(data: Value) -> Value {
             ("data".into(), data, true, ""),
             (
                 "warnings".into(),
-                texts(),
+                texts.clone(),
                 false,
                 "What may be missing in the result.",
             ),
-            ("infos".into(), texts(), false, "Hints about the query."),
+            ("infos".into(), texts, false, "Hints about the query."),
         ],
     )
 }

@@ -75,25 +75,16 @@ impl Endpoint {
         T: 'static,
     {
         debug_assert!(methods.is_sorted(), "sorted, as in Allow");
-        let filter = |method: &&str| match *method {
-            "GET" => MethodFilter::GET,
-            "HEAD" => MethodFilter::HEAD,
-            "PUT" => MethodFilter::PUT,
-            "DELETE" => MethodFilter::DELETE,
-            _ => MethodFilter::POST,
-        };
         let filters = methods
             .iter()
-            .map(filter)
+            .map(|method| filter(method))
             .reduce(MethodFilter::or)
             .expect("an endpoint has a method");
         let is_api = path.starts_with(API);
-        let scope = |method: &&str| {
-            Method::from_bytes(method.as_bytes()).map(|method| required_scope(&method, path))
-        };
-        let only_reads = methods
-            .iter()
-            .all(|method| scope(method).is_ok_and(|scope| scope == Scope::Read));
+        let only_reads = methods.iter().all(|method| {
+            Method::from_bytes(method.as_bytes())
+                .is_ok_and(|method| required_scope(&method, path) == Scope::Read)
+        });
         Self {
             path,
             methods,
@@ -204,6 +195,16 @@ impl Endpoint {
             route = route.head(move || async move { not_allowed(allow) });
         }
         route.fallback(move || async move { not_allowed(allow) })
+    }
+}
+
+fn filter(method: &str) -> MethodFilter {
+    match method {
+        "GET" => MethodFilter::GET,
+        "HEAD" => MethodFilter::HEAD,
+        "PUT" => MethodFilter::PUT,
+        "DELETE" => MethodFilter::DELETE,
+        _ => MethodFilter::POST,
     }
 }
 

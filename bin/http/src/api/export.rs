@@ -22,7 +22,7 @@ use super::selector_union::SelectorUnion;
 use crate::api::remote_read::size_of_columns;
 use crate::error::{ApiError, Result};
 use crate::json;
-use crate::params::{Form, parse_selectors};
+use crate::params::{Form, invalid_match, parse_selectors};
 use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
@@ -77,8 +77,7 @@ impl Request {
     }
 
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
-        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
-        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid_match)?;
         work.store.note_selectors(&work.ctx, who, &selectors);
         let mut columns = SampleColumns::default();
         for series in SelectorUnion::select(&work.store.db, &work.ctx, &selectors, self.range)? {
@@ -93,9 +92,9 @@ impl Request {
     }
 
     fn write(&self, work: &mut Work, labels: &Labels, columns: &SampleColumns) -> Result<()> {
-        let is_float =
-            |idx: &usize| columns.histogram(*idx).is_none() && !is_stale_nan(columns.values[*idx]);
-        let mut floats = (0..columns.len()).filter(is_float).peekable();
+        let mut floats = (0..columns.len())
+            .filter(|&idx| columns.histogram(idx).is_none() && !is_stale_nan(columns.values[idx]))
+            .peekable();
         let mut charge = work.ctx.charge();
         charge.grow(size_of::<usize>() * self.rows_per_line.min(columns.len()))?;
         while floats.peek().is_some() {

@@ -12,12 +12,15 @@ mod request_target;
 mod stall;
 mod streams;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Version, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,7 +38,7 @@ use super::serving::route_prefix::Routes;
 use super::web_config::LiveWebConfig;
 use crate::serving::app::App;
 use crate::serving::metrics::Counted;
-use connections::{Connection, Connections, Evictions, RESERVED_MAX};
+use connections::{Connection, Connections, Evictions, RESERVED_MAX, RequestGuard};
 use request_target::EscapeTargets;
 use stall::StallGuard;
 use streams::Streams;
@@ -242,38 +245,15 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let connections_max = app.settings.web.connections_max;
     let shared_connection = Arc::clone(connection);
-    let shared_app = Arc::clone(app);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let service = TowerToHyperService::new(routes.choose(&mut request));
-        let app = Arc::clone(&shared_app);
-        let mut guard = shared_connection.begin_request();
-        let mut request = request.map(|body| Body::new(guard.receive(body)));
+        let router = routes.choose(&mut request);
+        let guard = shared_connection.begin_request();
         if let Some(peer) = context.peer {
             request.extensions_mut().insert(peer);
         }
-        async move {
-            let is_http2 = request.version() == Version::HTTP_2;
-            let path = request.uri().path();
-            let has_permit = is_reserved(path) || guard.enter_regular().await;
-            if !has_permit {
-                request
-                    .extensions_mut()
-                    .insert(TooManyConnections(app.settings.web.connections_max));
-            }
-            if is_http2 && !guard.is_on_reserved() {
-                guard.enter_stream().await;
-            }
-            let response = service.call(request).await;
-            response.map(|mut response| {
-                if !has_permit && !is_http2 {
-                    response
-                        .headers_mut()
-                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
-                }
-                response.map(|body| guard.guard_body(streams::paced(body)))
-            })
-        }
+        serve_request(router, request, guard, connections_max)
     });
     let builder = builder(app, context.http2);
     let mut serving =
@@ -306,6 +286,34 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     if let Err(error) = ended {
         tracing::debug!(%error, "Connection ended");
     }
+}
+
+/// Serves one request, after it has got the permits that it needs.
+async fn serve_request(
+    router: Router,
+    request: hyper::Request<Incoming>,
+    mut guard: RequestGuard,
+    connections_max: usize,
+) -> Result<Response, Infallible> {
+    let mut request = request.map(|body| Body::new(guard.receive(body)));
+    let is_http2 = request.version() == Version::HTTP_2;
+    let has_permit = is_reserved(request.uri().path()) || guard.enter_regular().await;
+    if !has_permit {
+        request
+            .extensions_mut()
+            .insert(TooManyConnections(connections_max));
+    }
+    if is_http2 && !guard.is_on_reserved() {
+        guard.enter_stream().await;
+    }
+
+    let mut response = TowerToHyperService::new(router).call(request).await?;
+    if !has_permit && !is_http2 {
+        response
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| guard.guard_body(streams::paced(body))))
 }
 
 /// Extension of a request on a reserved connection that needs a regular permit and got none: the

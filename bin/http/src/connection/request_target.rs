@@ -140,19 +140,18 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes
         .iter()
         .position(|&byte| byte == b'\n')
-        .map(|at| at + 1)
+        .map(|newline| newline + 1)
 }
 
 /// Returns the end of the head that starts the bytes, unless its first line is empty.
 fn head_end(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
+    let mut line_start = 0;
     loop {
-        let end = at + line_end(&bytes[at..])?;
-        match is_blank(&bytes[at..end]) {
-            true if at == 0 => return None,
-            true => return Some(end),
-            false => at = end,
+        let end = line_start + line_end(&bytes[line_start..])?;
+        if is_blank(&bytes[line_start..end]) {
+            return if line_start == 0 { None } else { Some(end) };
         }
+        line_start = end;
     }
 }
 

@@ -209,13 +209,10 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
         headers,
         axum::http::HeaderName::from_static("grpc-encoding"),
     );
-    let unsupported = || {
-        Status::new(
-            Code::Unimplemented,
-            format!("grpc-encoding {name:?} is not supported"),
-        )
-    };
-    Coding::of(name).ok_or_else(unsupported)
+    Coding::of(name).ok_or_else(|| {
+        let reason = format!("grpc-encoding {name:?} is not supported");
+        Status::new(Code::Unimplemented, reason)
+    })
 }
 
 /// Reads a message, and decodes it on a blocking thread. Both are charged to `charge`.
@@ -229,7 +226,7 @@ async fn read<M: Message + Default + 'static>(
     let body = request_body::read(request.into_body(), limits, &mut charge)
         .await
         .map_err(ApiError::from)?;
-    let decode = move || -> Result<(M, Charge), Status> {
+    let decoded = tokio::task::spawn_blocking(move || -> Result<(M, Charge), Status> {
         let mut buffer = Vec::new();
         let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge, &mut buffer)?;
         charge
@@ -238,8 +235,8 @@ async fn read<M: Message + Default + 'static>(
         let decoded = M::decode(message)
             .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok((decoded, charge))
-    };
-    tokio::task::spawn_blocking(decode)
+    });
+    decoded
         .await
         .map_err(|error| Status::new(Code::Internal, error.to_string()))?
 }
@@ -250,27 +247,29 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     if text.is_empty() {
         return Ok(None);
     }
-    let parsed = || {
-        let (digits, unit) = text.split_at_checked(text.len() - 1)?;
-        if digits.len() > 8 {
-            return None;
+    match parse_timeout(text) {
+        Some(timeout) => Ok(Some(timeout)),
+        None => {
+            let reason = format!("invalid grpc-timeout {text:?}");
+            Err(Status::new(Code::InvalidArgument, reason))
         }
-        let n: u64 = digits.parse().ok()?;
-        Some(match unit {
-            "H" => Duration::from_secs(3600 * n),
-            "M" => Duration::from_secs(60 * n),
-            "S" => Duration::from_secs(n),
-            "m" => Duration::from_millis(n),
-            "u" => Duration::from_micros(n),
-            "n" => Duration::from_nanos(n),
-            _ => return None,
-        })
-    };
-    parsed().map(Some).ok_or_else(|| {
-        Status::new(
-            Code::InvalidArgument,
-            format!("invalid grpc-timeout {text:?}"),
-        )
+    }
+}
+
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len() - 1)?;
+    if digits.len() > 8 {
+        return None;
+    }
+    let n: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(3600 * n),
+        "M" => Duration::from_secs(60 * n),
+        "S" => Duration::from_secs(n),
+        "m" => Duration::from_millis(n),
+        "u" => Duration::from_micros(n),
+        "n" => Duration::from_nanos(n),
+        _ => return None,
     })
 }
 

@@ -53,18 +53,13 @@ pub(super) fn without_external(
 
 /// Prints matchers as a selector, for lists and logs.
 pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
-    let print = |matcher: &LabelMatcher| {
+    let mut texts = Vec::with_capacity(matchers.len());
+    for matcher in matchers {
+        let name = print_label(&matcher.name);
         let op = matcher.op().map_or("?", MatchOp::as_str);
-        format!(
-            "{}{op}{}",
-            print_label(&matcher.name),
-            quoted(&matcher.value)
-        )
-    };
-    format!(
-        "{{{}}}",
-        matchers.iter().map(print).collect::<Vec<_>>().join(", ")
-    )
+        texts.push(format!("{name}{op}{}", quoted(&matcher.value)));
+    }
+    format!("{{{}}}", texts.join(", "))
 }
 
 #[cfg(test)]

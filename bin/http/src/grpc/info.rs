@@ -37,8 +37,9 @@ async fn describe(state: &HttpState, record: &RequestRecord) -> Result<InfoRespo
     if record.tenant.is_some() {
         return Ok(without_denied(response(external, None)));
     }
-    let stopping = || Status::new(Code::Unavailable, "the server is stopping");
-    let store = state.app.store().ok_or_else(stopping)?;
+    let Some(store) = state.app.store() else {
+        return Err(Status::new(Code::Unavailable, "the server is stopping"));
+    };
     // Locks each shard for a moment.
     let range = tokio::task::spawn_blocking(move || store.db.time_range()).await;
     let range = range.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
@@ -66,7 +67,6 @@ fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> In
     );
     let min_time = range.map_or(0, |range| range.start_ms);
     let max_time = i64::MAX;
-    let announced = || Some(Announced {});
     InfoResponse {
         label_sets: vec![labels.clone()],
         component_type: COMPONENT.to_owned(),
@@ -82,11 +82,11 @@ fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> In
                 max_time,
             }],
         }),
-        rules: announced(),
-        metric_metadata: announced(),
-        targets: announced(),
+        rules: Some(Announced {}),
+        metric_metadata: Some(Announced {}),
+        targets: Some(Announced {}),
         exemplars: Some(Times { min_time, max_time }),
-        query: announced(),
-        status: announced(),
+        query: Some(Announced {}),
+        status: Some(Announced {}),
     }
 }

@@ -1,7 +1,7 @@
 //! `Exemplars/Exemplars`, `Metadata/MetricMetadata` and `Targets/Targets`.
 
+use varve_model::TimeRange;
 use varve_model::metadata::Metadata;
-use varve_model::{Exemplar, TimeRange};
 use varve_query::usage;
 use varve_server::requests::record::Parameters;
 
@@ -67,12 +67,14 @@ impl Method for ExemplarsRequest {
             let labels = external.fold(series.labels.clone(), |labels, (name, value)| {
                 labels.with(name, value)
             });
-            let message = |exemplar: &Exemplar| ExemplarMessage {
-                labels: Some(LabelSet::from(&exemplar.labels)),
-                value: exemplar.value,
-                timestamp: exemplar.timestamp_ms,
-            };
-            let exemplars = series.exemplars.iter().map(message).collect();
+            let mut exemplars = Vec::with_capacity(series.exemplars.len());
+            for exemplar in &series.exemplars {
+                exemplars.push(ExemplarMessage {
+                    labels: Some(LabelSet::from(&exemplar.labels)),
+                    value: exemplar.value,
+                    timestamp: exemplar.timestamp_ms,
+                });
+            }
             let data = ExemplarData {
                 series: Some(LabelSet::from(&labels)),
                 exemplars,
@@ -104,7 +106,7 @@ impl Method for MetadataRequest {
             .take(limit)
             .map(|(family, metadata)| (family, &**metadata))
         {
-            let entry = FamilyMetadata {
+            let metadata = FamilyMetadata {
                 kind: kind.to_string(),
                 help: help.to_string(),
                 unit: unit.to_string(),
@@ -112,7 +114,7 @@ impl Method for MetadataRequest {
             let families = [(
                 family.to_string(),
                 MetadataEntry {
-                    entries: vec![entry],
+                    entries: vec![metadata],
                 },
             )]
             .into();

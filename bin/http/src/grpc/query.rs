@@ -145,15 +145,12 @@ fn evaluate(
         return Ok(());
     }
     caller.record.note_steps(times);
-    let is_visible = |name: &String| !query.enable_dedup || !query.replica_labels.contains(name);
-    let external = caller.external.iter().filter(|(name, _)| is_visible(name));
+
     let request = Request {
         lookback_delta_ms: positive_seconds(query.lookback_delta_seconds)
             .map(|delta| delta.as_millis() as i64),
         stats: StatsMode::AsPlanned,
-        external_labels: external
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect::<Arc<[_]>>(),
+        external_labels: visible_labels(query, &caller.external),
         ..Request::new(&query.query, times)
     };
     let (result, _infos) = evaluate_query(work, &caller.who, None, &request, Store::note_query)?;
@@ -167,24 +164,30 @@ fn evaluate(
         caller.record.note_stats(stats);
     }
     work.out.drop_permit();
-    for warning in annotations
-        .warnings()
-        .chain(work.ctx.partial().map(str::to_owned))
-    {
+
+    let partial = work.ctx.partial().map(str::to_owned);
+    for warning in annotations.warnings().chain(partial) {
         send(work, out, QueryPart::Warnings(warning))?;
     }
     send_value(query, work, out, value)?;
     let samples = stats.map(|stats| stats.samples).unwrap_or_default();
-    let samples_total = samples.queryable as i64;
-    let peak_samples = samples.peak as i64;
-    send(
-        work,
-        out,
-        QueryPart::Stats(QueryStats {
-            samples_total,
-            peak_samples,
-        }),
-    )
+    let stats = QueryStats {
+        samples_total: samples.queryable as i64,
+        peak_samples: samples.peak as i64,
+    };
+    send(work, out, QueryPart::Stats(stats))
+}
+
+/// Returns the external labels that the series of a query have: all but those of replicas, if the
+/// query merges replicas.
+fn visible_labels(query: &QueryRangeRequest, external: &ExternalLabels) -> Arc<[(String, String)]> {
+    let mut visible = Vec::new();
+    for (name, value) in external {
+        if !query.enable_dedup || !query.replica_labels.contains(name) {
+            visible.push((name.clone(), value.clone()));
+        }
+    }
+    visible.into()
 }
 
 /// Returns `true` if the external labels match one of the store matchers, if there are any.
@@ -310,12 +313,12 @@ fn of_series(
 ) -> TimeSeries {
     let mut floats = SampleColumns::default();
     let mut columns = SampleColumns::default();
-    points.iter().for_each(|point| {
+    for point in points {
         floats.push(Sample {
             timestamp_ms: point.timestamp_ms,
             value: point.value,
-        })
-    });
+        });
+    }
     for HistogramPoint {
         timestamp_ms,
         histogram,

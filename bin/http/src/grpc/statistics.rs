@@ -29,12 +29,6 @@ impl Method for StatisticsRequest {
             start_ms: i64::MAX,
             end_ms: i64::MIN,
         });
-        let list = |counts: Vec<NameCount>| {
-            counts
-                .into_iter()
-                .map(|NameCount { name, count }| Statistic { name, value: count })
-                .collect()
-        };
         let statistics = TenantStatistics {
             head: Some(HeadStatistics {
                 n_series: found.n_series,
@@ -43,10 +37,10 @@ impl Method for StatisticsRequest {
                 min_time: range.start_ms,
                 max_time: range.end_ms,
             }),
-            series_by_metric: list(found.series_by_metric),
-            values_by_label: list(found.values_by_label),
-            bytes_by_label: list(found.bytes_by_label),
-            series_by_pair: list(found.series_by_pair),
+            series_by_metric: statistics(found.series_by_metric),
+            values_by_label: statistics(found.values_by_label),
+            bytes_by_label: statistics(found.bytes_by_label),
+            series_by_pair: statistics(found.series_by_pair),
         };
         let tenant = if self.tenant.is_empty() {
             TENANT.to_owned()
@@ -61,4 +55,12 @@ impl Method for StatisticsRequest {
             },
         )
     }
+}
+
+fn statistics(counts: Vec<NameCount>) -> Vec<Statistic> {
+    let mut statistics = Vec::with_capacity(counts.len());
+    for NameCount { name, count } in counts {
+        statistics.push(Statistic { name, value: count });
+    }
+    statistics
 }

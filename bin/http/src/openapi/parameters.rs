@@ -51,14 +51,14 @@ pub(crate) const fn optional(name: &'static str, kind: Kind, about: &'static str
 impl Parameter {
     /// Returns the description of a URL parameter.
     pub(crate) fn to_json(self) -> Value {
-        let place = if matches!(self.kind, Kind::Path) {
+        let location = if matches!(self.kind, Kind::Path) {
             "path"
         } else {
             "query"
         };
         json!({
             "name": self.name,
-            "in": place,
+            "in": location,
             "description": self.about,
             "required": self.is_required,
             "schema": self.schema(),

@@ -92,32 +92,32 @@ impl JsonSchema for QueryData {
             ]
         });
         let series = schemas.object("Series", "A series with its values in a range.", |_| {
-            let list = |point| json!({ "type": "array", "items": timed(point) });
             vec![
                 required("metric", labels()),
-                optional("values", list(text("A float."))),
-                optional("histograms", list(histogram)),
+                optional("values", list(timed(text("A float.")))),
+                optional("histograms", list(timed(histogram))),
             ]
         });
-        let list = |items: Value| json!({ "type": "array", "items": items });
-        let kinds = [
+        let mut kinds = Vec::new();
+        for (kind, result) in [
             ("scalar", timed(text("A float."))),
             ("string", timed(text("The string."))),
             ("vector", list(sample)),
             ("matrix", list(series)),
-        ];
-        let of_kind = |(kind, result): (&str, Value)| {
-            let kind = json!({ "type": "string", "const": kind });
-            let stats = json!({ "type": "object" });
+        ] {
             let properties = vec![
-                required("resultType", kind),
+                required("resultType", json!({ "type": "string", "const": kind })),
                 required("result", result),
-                optional("stats", stats),
+                optional("stats", json!({ "type": "object" })),
             ];
-            object("", properties)
-        };
-        json!({ "oneOf": kinds.into_iter().map(of_kind).collect::<Vec<_>>() })
+            kinds.push(object("", properties));
+        }
+        json!({ "oneOf": kinds })
     }
+}
+
+fn list(items: Value) -> Value {
+    json!({ "type": "array", "items": items })
 }
 
 impl JsonSchema for ExemplarSeries {

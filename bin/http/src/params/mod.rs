@@ -89,21 +89,21 @@ impl Form {
         } else {
             self.first("start")
         };
-        let time = |text| quotable(text).to_owned();
         Parameters {
             text,
-            start: time(start),
-            end: time(self.first("end")),
-            step: time(self.first("step")),
+            start: quotable(start).to_owned(),
+            end: quotable(self.first("end")).to_owned(),
+            step: quotable(self.first("step")).to_owned(),
         }
     }
 
     /// Returns the bytes of all parameters.
     pub(crate) fn size(&self) -> usize {
-        let size = |(name, value): &(String, String)| {
-            size_of::<(String, String)>() + name.capacity() + value.capacity()
-        };
-        self.pairs.iter().map(size).sum()
+        let mut size = 0;
+        for (name, value) in &self.pairs {
+            size += size_of::<(String, String)>() + name.capacity() + value.capacity();
+        }
+        size
     }
 
     /// Returns the first value of a parameter, or an empty string if it is missing.
@@ -179,11 +179,8 @@ impl Form {
 
     /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
     pub(crate) fn steps(&self, points_max: usize) -> Result<Steps> {
-        let time = |name| {
-            parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason))
-        };
-        let start = time("start")?;
-        let end = time("end")?;
+        let start = self.required_time("start")?;
+        let end = self.required_time("end")?;
         if end < start {
             return Err(ApiError::invalid_parameter(
                 "end",
@@ -210,6 +207,11 @@ impl Form {
             return Err(ApiError::new(ErrorKind::Execution, text));
         }
         Ok(Steps::range(to_ms(start), to_ms(end), step_ms))
+    }
+
+    /// Parses a time, in nanoseconds.
+    fn required_time(&self, name: &str) -> Result<i128> {
+        parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
     /// Parses `timeout`; `None` if it is missing.
@@ -257,18 +259,23 @@ pub(crate) fn parse_selectors(
     texts: &[String],
     invalid: impl Fn(String) -> ApiError,
 ) -> Result<Vec<Vec<Matcher>>> {
-    let parse = |text: &String| parse_selector(ctx, text, &invalid);
-    let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
-    if selectors
-        .iter()
-        .all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty()))
-    {
-        Ok(selectors)
-    } else {
-        Err(invalid(
-            "match[] must contain at least one non-empty matcher".to_owned(),
-        ))
+    let mut selectors = Vec::with_capacity(texts.len());
+    for text in texts {
+        selectors.push(parse_selector(ctx, text, &invalid)?);
     }
+    for matchers in &selectors {
+        if matchers.iter().all(Matcher::matches_empty) {
+            return Err(invalid(
+                "match[] must contain at least one non-empty matcher".to_owned(),
+            ));
+        }
+    }
+    Ok(selectors)
+}
+
+/// Returns the error of a selector of `match[]` that is invalid.
+pub(crate) fn invalid_match(reason: String) -> ApiError {
+    ApiError::invalid_parameter("match[]", reason)
 }
 
 /// Parses a selector of `match[]`.
@@ -300,9 +307,9 @@ fn unescape_value_encoding(name: &str) -> Option<String> {
     const HEX_DIGITS_MAX: usize = 6;
     let mut rest = name.strip_prefix("U__")?;
     let mut plain = String::with_capacity(rest.len());
-    while let Some(at) = rest.find('_') {
-        plain.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
+    while let Some(start) = rest.find('_') {
+        plain.push_str(&rest[..start]);
+        rest = &rest[start + 1..];
         let end = rest.find('_')?;
         let code = &rest[..end];
         if code.is_empty() {
@@ -352,8 +359,9 @@ fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {
     if pair.contains(&b';') {
         return Err("invalid semicolon separator in query".to_owned());
     }
-    let at = pair.iter().position(|&b| b == b'=');
-    let (name, value) = at.map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]));
+    let mut parts = pair.splitn(2, |&b| b == b'=');
+    let name = parts.next().unwrap_or_default();
+    let value = parts.next().unwrap_or_default();
     Ok((unescape(name)?, unescape(value)?))
 }
 
@@ -369,8 +377,11 @@ fn unescape(text: &[u8]) -> Result<String, String> {
                 let code = tail
                     .get(..2)
                     .and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
-                let escape = || format!("%{}", String::from_utf8_lossy(&tail[..tail.len().min(2)]));
-                plain.push(code.ok_or_else(|| format!("invalid URL escape {:?}", escape()))?);
+                let Some(code) = code else {
+                    let escape = String::from_utf8_lossy(&tail[..tail.len().min(2)]);
+                    return Err(format!("invalid URL escape {:?}", format!("%{escape}")));
+                };
+                plain.push(code);
                 rest = &tail[2..];
             }
             _ => plain.push(*byte),

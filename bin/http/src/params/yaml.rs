@@ -26,21 +26,9 @@ impl Form {
     /// exhausted.
     pub(crate) fn yaml(&self, name: &'static str, charge: &mut Charge) -> Result<&str> {
         let text = self.first(name);
-        let check = |what: &'static str, found: usize, max: usize| {
-            if found <= max {
-                return Ok(());
-            }
-            let reason = format!("YAML with {found} {what} exceeds the limit of {max}");
-            Err(ApiError::invalid_parameter(name, reason).with_limit(what))
-        };
-        check("bytes", text.len(), YAML_SIZE_MAX)?;
-        check(
-            "brackets",
-            text.bytes()
-                .filter(|byte| matches!(byte, b'[' | b'{'))
-                .count(),
-            YAML_BRACKETS_MAX,
-        )?;
+        check(name, "bytes", text.len(), YAML_SIZE_MAX)?;
+        let brackets = text.bytes().filter(|byte| matches!(byte, b'[' | b'{'));
+        check(name, "brackets", brackets.count(), YAML_BRACKETS_MAX)?;
         if let Some(line) = text.lines().find(|line| has_alias(line)) {
             let start: String = line.trim().chars().take(40).collect();
             return Err(ApiError::invalid_parameter(
@@ -53,11 +41,20 @@ impl Form {
     }
 }
 
+/// Rejects a parameter with more bytes or brackets than `max`.
+fn check(name: &'static str, what: &'static str, found: usize, max: usize) -> Result<()> {
+    if found <= max {
+        return Ok(());
+    }
+    let reason = format!("YAML with {found} {what} exceeds the limit of {max}");
+    Err(ApiError::invalid_parameter(name, reason).with_limit(what))
+}
+
 /// Returns `true` if a line may have an alias: `*name` where a value can begin.
 fn has_alias(line: &str) -> bool {
-    line.match_indices('*').any(|(at, _)| {
-        let before = &line[..at];
-        let after = &line[at + 1..];
+    line.match_indices('*').any(|(star, _)| {
+        let before = &line[..star];
+        let after = &line[star + 1..];
         let is_name = after.starts_with(|c: char| !c.is_whitespace());
         let is_apart =
             before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || "[{,".contains(c));

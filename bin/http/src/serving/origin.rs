@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::{Method, header};
+use axum::http::Method;
 use varve_config::web::Scope;
 
 use super::scope::required_scope;
@@ -19,14 +19,8 @@ use super::scope::required_scope;
 /// # Errors
 /// The reason to reject the request.
 pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), String> {
-    let header = |name: &str| {
-        request
-            .headers()
-            .get(name)
-            .map(|value| value.to_str().unwrap_or("?"))
-    };
     // HTTP/2 has `:authority` instead.
-    let host = header("host").or_else(|| {
+    let host = header_text(request, "host").or_else(|| {
         request
             .uri()
             .authority()
@@ -47,8 +41,8 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
     {
         return Ok(());
     }
-    let origin = header(header::ORIGIN.as_str());
-    let is_same_origin = match (header("sec-fetch-site"), origin) {
+    let origin = header_text(request, "origin");
+    let is_same_origin = match (header_text(request, "sec-fetch-site"), origin) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         (None, Some(origin)) => is_origin_of(origin, host.unwrap_or_default()),
         // A client that is not a browser.
@@ -62,6 +56,11 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
             "Forbidden: a page of {from} must not change state here\n"
         ))
     }
+}
+
+fn header_text<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    let value = request.headers().get(name)?;
+    Some(value.to_str().unwrap_or("?"))
 }
 
 /// Returns `true` if a host, with or without a port, is an IP address, `localhost` or one of
@@ -85,13 +84,11 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
         return false;
     };
     let port = if scheme == "https" { ":443" } else { ":80" };
-    let without = |authority: &str| {
-        authority
-            .strip_suffix(port)
-            .unwrap_or(authority)
-            .to_ascii_lowercase()
-    };
-    without(authority) == without(host)
+    without_port(authority, port).eq_ignore_ascii_case(without_port(host, port))
+}
+
+fn without_port<'a>(authority: &'a str, port: &str) -> &'a str {
+    authority.strip_suffix(port).unwrap_or(authority)
 }
 
 #[cfg(test)]

@@ -83,6 +83,13 @@ impl BodyLimits {
         }
     }
 
+    fn exceeded(self) -> BodyError {
+        BodyError::TooLarge {
+            limit: self.size_max,
+            what: self.what,
+        }
+    }
+
     /// Returns the maximum time for sending more than `size` bytes, and the flag that sets it.
     fn time_max(&self, size: usize) -> (Duration, &'static str) {
         let at_rate = size
@@ -120,13 +127,9 @@ async fn read_whole(
     limits: BodyLimits,
     charge: &mut Charge,
 ) -> Result<Vec<u8>, BodyError> {
-    let too_large = || BodyError::TooLarge {
-        limit: limits.size_max,
-        what: limits.what,
-    };
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if declared > limits.size_max {
-        return Err(too_large());
+        return Err(limits.exceeded());
     }
     let started = Instant::now();
     // The buffer grows as bytes arrive. A declared length costs a sender nothing, so it must not
@@ -149,7 +152,7 @@ async fn read_whole(
         };
         let size = bytes.len() + data.len();
         if size > limits.size_max {
-            return Err(too_large());
+            return Err(limits.exceeded());
         }
         if size > bytes.capacity() {
             let doubled = 2 * bytes.capacity();

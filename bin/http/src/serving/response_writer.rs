@@ -318,8 +318,10 @@ impl ResponseWriter {
                 }
                 Err(_elapsed) => self.ctx.check()?,
             }
-            if self.waited + started.elapsed() >= RELEASE_AFTER {
-                self.permit.iter_mut().for_each(Permit::release);
+            if self.waited + started.elapsed() >= RELEASE_AFTER
+                && let Some(permit) = &mut self.permit
+            {
+                permit.release();
             }
         }
         self.waited += started.elapsed();

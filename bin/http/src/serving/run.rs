@@ -246,8 +246,10 @@ pub(crate) async fn run_shared(
         timeout,
         parameters: AnyParameters(parameters),
     };
-    let context = || state.app.requests.context(record, class, timeout);
-    let computation = match state.singleflight.join(key, context) {
+    let role = state
+        .singleflight
+        .join(key, || state.app.requests.context(record, class, timeout));
+    let computation = match role {
         Role::Leader(computation) => {
             lead(state, record, class, &computation, job);
             return respond(computation).await;

@@ -33,16 +33,11 @@ pub(crate) async fn enable(
     super::run(&app, record, move |store| {
         form.check_encoding()?;
         let name = form.first("name");
-        let unknown = || {
-            ApiError::new(
-                ErrorKind::NotFound,
-                format!("no relabel rule has the name {name:?}"),
-            )
+        let Some(enabled) = store.receiver.enable_relabel_rule(name) else {
+            let reason = format!("no relabel rule has the name {name:?}");
+            return Err(ApiError::new(ErrorKind::NotFound, reason));
         };
-        let EnabledRelabelRule { was_used, state } = store
-            .receiver
-            .enable_relabel_rule(name)
-            .ok_or_else(unknown)?;
+        let EnabledRelabelRule { was_used, state } = enabled;
         Ok(success(&Enabled {
             was_used,
             state: state.name().to_owned(),

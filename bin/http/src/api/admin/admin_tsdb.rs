@@ -14,7 +14,7 @@ use varve_tsdb::{Db, ReadContext};
 
 use super::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::{Form, parse_selector};
+use crate::params::{Form, invalid_match, parse_selector};
 use crate::response::success;
 use crate::serving::app::App;
 use varve_wire::schema;
@@ -50,33 +50,27 @@ pub(crate) async fn delete_series(
         let range = form.time_range()?;
         // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series
         // without a job.
-        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
-        let parse = |text: &String| {
-            let matchers = parse_selector(&ctx, text, invalid)?;
+        let mut parsed = Vec::with_capacity(selectors.len());
+        for text in &selectors {
+            let matchers = parse_selector(&ctx, text, invalid_match)?;
             // The file of tombstones holds text.
             if matchers
                 .iter()
-                .all(|matcher| matcher.value().as_bytes() == matcher.value_bytes())
+                .any(|matcher| matcher.value().as_bytes() != matcher.value_bytes())
             {
-                Ok(matchers)
-            } else {
-                Err(invalid(format!(
-                    "a value in {} is not UTF-8",
-                    quotable(text)
-                )))
+                let reason = format!("a value in {} is not UTF-8", quotable(text));
+                return Err(invalid_match(reason));
             }
-        };
-        let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        // A selector without matchers selects nothing.
-        for mut matchers in selectors
-            .into_iter()
-            .filter(|matchers| !matchers.is_empty())
-        {
-            matchers.extend(
-                tenant
-                    .iter()
-                    .flat_map(|tenant| tenant.matchers.iter().cloned()),
-            );
+            parsed.push(matchers);
+        }
+        for mut matchers in parsed {
+            // A selector without matchers selects nothing.
+            if matchers.is_empty() {
+                continue;
+            }
+            if let Some(tenant) = &tenant {
+                matchers.extend(tenant.matchers.iter().cloned());
+            }
             db.delete(matchers, range).map_err(failed)?;
         }
         no_content()

@@ -21,18 +21,18 @@ pub(crate) async fn reload(
     if let Some(rejected) = reject(&app, &method) {
         return Ok(rejected);
     }
-    let failed =
-        |reason: String| ApiError::internal(format!("failed to reload config: {reason}")).plain();
-    let reloaded = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
-    let reloaded = reloaded.map_err(|panicked| failed(panicked.to_string()));
-    let reloaded =
-        reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));
-    audit(
-        &record,
-        reloaded.as_ref().err().map(|error| &*error.message),
-    );
-    reloaded?;
-    Ok(StatusCode::OK.into_response())
+    let failure = match tokio::task::spawn_blocking(move || app.reloader.reload()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error:#}")),
+        Err(panicked) => Some(panicked.to_string()),
+    };
+    let failure = failure.map(|reason| format!("failed to reload config: {reason}"));
+    let failure = failure.map(|reason| ApiError::internal(reason).plain());
+    audit(&record, failure.as_ref().map(|error| &*error.message));
+    match failure {
+        None => Ok(StatusCode::OK.into_response()),
+        Some(error) => Err(error),
+    }
 }
 
 /// POST and PUT /-/quit.

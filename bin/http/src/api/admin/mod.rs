@@ -69,18 +69,23 @@ pub(crate) fn audit(record: &RequestRecord, failure: Option<&str>) {
         user_agent,
         ..
     } = record;
-    // An empty field is not logged.
-    let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
     let client = client.map(|client| client.to_string());
     let parameters = record.parameters();
     let what = known(truncate(&parameters.text, LOGGED_SIZE_MAX));
-    let [start, end, user] = [&*parameters.start, &*parameters.end, &**user].map(known);
+    let start = known(&parameters.start);
+    let end = known(&parameters.end);
+    let user = known(user);
     let duration = Duration::try_from(jiff::Timestamp::now() - record.started).unwrap_or_default();
     let result = failure.unwrap_or("success");
     tracing::info!(
         %method, path = route, what, start, end, client, user, user_agent, ?duration, result, n_suppressed,
         "Administrative request"
     );
+}
+
+/// Returns `None` for an empty field, which is not logged.
+fn known(field: &str) -> Option<&str> {
+    Some(field).filter(|field| !field.is_empty())
 }
 
 /// Returns a successful response without a body.

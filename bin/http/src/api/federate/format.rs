@@ -148,11 +148,11 @@ impl Format {
         } else {
             String::new()
         };
-        for (at, c) in name.char_indices() {
+        for (offset, c) in name.char_indices() {
             match (self.escaping, c) {
                 (Escaping::Dots, '.') => escaped.push_str("_dot_"),
                 (Escaping::Dots | Escaping::Values, '_') => escaped.push_str("__"),
-                _ if is_legacy_char(at, c) => escaped.push(c),
+                _ if is_legacy_char(offset, c) => escaped.push(c),
                 (Escaping::Dots, _) => escaped.push_str("__"),
                 (Escaping::Values, _) => {
                     write!(escaped, "_{:x}_", u32::from(c)).expect("a String takes everything")
@@ -166,11 +166,14 @@ impl Format {
 
 /// Returns `true` if a metric name is a legacy name, which needs no quotes and no escaping.
 pub(super) fn is_legacy_metric_name(name: &str) -> bool {
-    !name.is_empty() && name.char_indices().all(|(at, c)| is_legacy_char(at, c))
+    !name.is_empty()
+        && name
+            .char_indices()
+            .all(|(offset, c)| is_legacy_char(offset, c))
 }
 
-fn is_legacy_char(at: usize, c: char) -> bool {
-    c.is_ascii_alphabetic() || matches!(c, '_' | ':') || at > 0 && c.is_ascii_digit()
+fn is_legacy_char(offset: usize, c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '_' | ':') || offset > 0 && c.is_ascii_digit()
 }
 
 #[cfg(test)]

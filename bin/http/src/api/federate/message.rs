@@ -71,15 +71,18 @@ fn metric_message(
     external: &BTreeMap<String, String>,
     format: Format,
 ) -> MetricMessage {
-    let label = |(name, value): (&str, &str)| LabelMessage {
-        name: Some(format.escape(name).into_owned()),
-        value: Some(value.to_owned()),
-    };
+    let mut labels = Vec::new();
+    for (name, value) in latest.labels(external) {
+        labels.push(LabelMessage {
+            name: Some(format.escape(name).into_owned()),
+            value: Some(value.to_owned()),
+        });
+    }
     let untyped = latest.histogram.is_none().then_some(UntypedMessage {
         value: Some(latest.value),
     });
     MetricMessage {
-        label: latest.labels(external).map(label).collect(),
+        label: labels,
         untyped,
         histogram: latest
             .histogram
@@ -92,14 +95,17 @@ fn metric_message(
 fn histogram_message(histogram: &Histogram) -> HistogramMessage {
     if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
         let classic = cumulative(histogram);
-        let bucket = |&(bound, count): &(f64, f64)| BucketMessage {
-            upper_bound: Some(bound),
-            cumulative_count_float: Some(count),
-        };
+        let mut buckets = Vec::with_capacity(classic.buckets.len());
+        for (bound, count) in classic.buckets {
+            buckets.push(BucketMessage {
+                upper_bound: Some(bound),
+                cumulative_count_float: Some(count),
+            });
+        }
         return HistogramMessage {
             sample_count_float: Some(classic.count),
             sample_sum: Some(histogram.sum),
-            bucket: classic.buckets.iter().map(bucket).collect(),
+            bucket: buckets,
             ..HistogramMessage::default()
         };
     }
@@ -139,15 +145,12 @@ impl Floats {
                 zero_count,
                 positive,
                 negative,
-            } => {
-                let floats = |counts: &[u64]| counts.iter().map(|&count| count as f64).collect();
-                Self {
-                    count: *count as f64,
-                    zero_count: *zero_count as f64,
-                    positive: floats(positive),
-                    negative: floats(negative),
-                }
-            }
+            } => Self {
+                count: *count as f64,
+                zero_count: *zero_count as f64,
+                positive: to_floats(positive),
+                negative: to_floats(negative),
+            },
             HistogramCounts::Float {
                 count,
                 zero_count,
@@ -161,6 +164,10 @@ impl Floats {
             },
         }
     }
+}
+
+fn to_floats(counts: &[u64]) -> Vec<f64> {
+    counts.iter().map(|&count| count as f64).collect()
 }
 
 /// A histogram with custom buckets, converted to a classic one.
@@ -184,14 +191,11 @@ pub(super) fn cumulative(histogram: &Histogram) -> Classic {
         }
     }
     let mut sum = 0.0;
-    let mut bucket = |(index, bound): (i64, &f64)| {
+    let mut buckets = Vec::with_capacity(histogram.custom_bounds.len());
+    for (index, &bound) in (0..).zip(&*histogram.custom_bounds) {
         sum += by_index.get(&index).unwrap_or(&0.0);
-        (*bound, sum)
-    };
-    let buckets = (0..)
-        .zip(&histogram.custom_bounds)
-        .map(&mut bucket)
-        .collect();
+        buckets.push((bound, sum));
+    }
     Classic {
         count: floats.count,
         buckets,

@@ -92,10 +92,15 @@ async fn respond(
 
 fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>> {
     form.check_encoding()?;
-    let parse = |text| parse_selector(ctx, text, ApiError::bad_data);
-    // As in Prometheus, a selector without matchers selects nothing.
-    let selects = |selector: &Result<Vec<Matcher>>| !selector.as_ref().is_ok_and(Vec::is_empty);
-    form.all("match[]").map(parse).filter(selects).collect()
+    let mut selectors = Vec::new();
+    for text in form.all("match[]") {
+        let matchers = parse_selector(ctx, text, ApiError::bad_data)?;
+        // As in Prometheus, a selector without matchers selects nothing.
+        if !matchers.is_empty() {
+            selectors.push(matchers);
+        }
+    }
+    Ok(selectors)
 }
 
 /// The latest sample of a series.
@@ -236,16 +241,12 @@ fn write(
             continue;
         }
         while let Some(buffered) = early.pop_up_to(Some(name)) {
-            buffered
-                .iter()
-                .try_for_each(|latest| families.write(work, latest))?;
+            families.write_all(work, &buffered)?;
         }
         families.write(work, &latest)?;
     }
     while let Some(buffered) = early.pop_up_to(None) {
-        buffered
-            .iter()
-            .try_for_each(|latest| families.write(work, latest))?;
+        families.write_all(work, &buffered)?;
     }
     families.end(work)
 }
@@ -262,6 +263,13 @@ struct Families {
 }
 
 impl Families {
+    fn write_all(&mut self, work: &mut Work, series: &[Latest]) -> Result<()> {
+        for latest in series {
+            self.write(work, latest)?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<()> {
         let name = latest.labels.metric_name();
         let kind = latest.kind();

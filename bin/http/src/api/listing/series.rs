@@ -11,9 +11,9 @@ use varve_query::usage::LabelSet;
 use varve_server::requests::record::RequestRecord;
 
 use super::Request;
-use crate::error::{ApiError, Result};
+use crate::error::Result;
 use crate::json;
-use crate::params::{Form, parse_selectors};
+use crate::params::{Form, invalid_match, parse_selectors};
 use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
@@ -47,8 +47,7 @@ fn read(form: &Form, who: Requester) -> Result<Request> {
 
 impl Request {
     fn respond(&self, work: &mut Work) -> Result<()> {
-        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
-        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid_match)?;
         work.store
             .note_metadata(&work.ctx, &self.who, &selectors, &LabelSet::all());
         work.open();
@@ -90,10 +89,12 @@ impl Request {
 
 /// Returns `true` if one of the selectors matches a series.
 fn is_selected(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool> {
-    let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or(""));
     for matchers in selectors {
         ctx.check()?;
-        if matchers.iter().all(matches) {
+        if matchers
+            .iter()
+            .all(|matcher| matcher.matches(labels.get(matcher.name()).unwrap_or("")))
+        {
             return Ok(true);
         }
     }

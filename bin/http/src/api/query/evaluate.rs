@@ -298,17 +298,20 @@ pub(crate) fn evaluate(
 /// Returns `true` if a request skips the result cache, with the parameter `nocache` or with
 /// `Cache-Control: no-cache`.
 fn is_no_cache(nocache: &str, headers: &HeaderMap) -> bool {
-    let directives = headers
-        .get_all(CACHE_CONTROL)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    let mut directives = directives.flat_map(|value| value.split(','));
-    let is_no = |directive: &str| {
-        ["no-cache", "no-store"]
-            .iter()
-            .any(|no| directive.trim().eq_ignore_ascii_case(no))
-    };
-    !matches!(nocache, "" | "0" | "false") || directives.any(is_no)
+    if !matches!(nocache, "" | "0" | "false") {
+        return true;
+    }
+    for value in headers.get_all(CACHE_CONTROL) {
+        for directive in value.to_str().unwrap_or_default().split(',') {
+            let directive = directive.trim();
+            if directive.eq_ignore_ascii_case("no-cache")
+                || directive.eq_ignore_ascii_case("no-store")
+            {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Returns the value of the header, or `None` without it.
@@ -319,14 +322,12 @@ fn use_start_timestamps(headers: &HeaderMap) -> Result<Option<bool>> {
     else {
         return Ok(None);
     };
-    let invalid = |reason| {
-        ApiError::bad_data(format!(
+    match parse_bool(&String::from_utf8_lossy(value.as_bytes())) {
+        Ok(is_used) => Ok(Some(is_used)),
+        Err(reason) => Err(ApiError::bad_data(format!(
             "error parsing {USE_START_TIMESTAMPS} header: {reason}"
-        ))
-    };
-    parse_bool(&String::from_utf8_lossy(value.as_bytes()))
-        .map(Some)
-        .map_err(invalid)
+        ))),
+    }
 }
 
 #[cfg(test)]

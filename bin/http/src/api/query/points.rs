@@ -52,10 +52,10 @@ impl PointWriter {
                     out.extend_from_within(text.clone())
                 }
                 _ => {
-                    let at = out.len();
+                    let start = out.len();
                     decimal::write_json(out, point.value);
                     out.extend_from_slice(b"\"]");
-                    last = Some((bits, at..out.len()));
+                    last = Some((bits, start..out.len()));
                 }
             }
         }

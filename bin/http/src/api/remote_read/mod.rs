@@ -11,6 +11,7 @@
 //! Prometheus.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -102,21 +103,22 @@ fn timeout(request: &Request) -> Result<Option<Duration>> {
 }
 
 fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge)> {
-    let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
-    let size = snap::raw::decompress_len(body).map_err(|error| bad(&error))?;
+    let size = snap::raw::decompress_len(body).map_err(malformed)?;
     if size > REQUEST_SIZE_MAX {
-        return Err(bad(&format!(
+        return Err(ApiError::bad_data(format!(
             "snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}"
         )));
     }
     charge.grow(size * BYTES_PER_BYTE)?;
     let message = snap::raw::Decoder::new()
         .decompress_vec(body)
-        .map_err(|error| bad(&error))?;
-    Ok((
-        ReadRequest::decode(&*message).map_err(|error| bad(&error))?,
-        charge,
-    ))
+        .map_err(malformed)?;
+    let request = ReadRequest::decode(&*message).map_err(malformed)?;
+    Ok((request, charge))
+}
+
+fn malformed(reason: impl fmt::Display) -> ApiError {
+    ApiError::bad_data(reason.to_string())
 }
 
 /// Returns whether the first supported response type is the streamed one, or `None` if none is
@@ -235,8 +237,8 @@ impl Reader {
             self.visit(work, query, |work, label_set, columns| {
                 encoder.push_columns(columns);
                 let labels = labels(label_set, &self.external);
-                let of_labels: usize = labels.iter().map(Message::encoded_len).sum();
-                let room = self.frame_size_max.saturating_sub(of_labels);
+                let labels_size: usize = labels.iter().map(Message::encoded_len).sum();
+                let room = self.frame_size_max.saturating_sub(labels_size);
                 let mut frame = ChunkedSeries {
                     labels,
                     chunks: Vec::new(),
@@ -269,15 +271,11 @@ impl Reader {
 
 /// Returns the size of samples in memory.
 pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
-    let of_histogram = |histogram: &varve_model::histogram::Histogram| {
-        size_of_val(histogram) + 16 * histogram.n_buckets()
-    };
-    let histograms = columns
-        .histograms
-        .iter()
-        .map(|(_, histogram)| of_histogram(histogram))
-        .sum::<usize>();
-    columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
+    let mut size = columns.len() * (size_of::<i64>() + size_of::<f64>());
+    for (_, histogram) in &columns.histograms {
+        size += size_of_val(&**histogram) + 16 * histogram.n_buckets();
+    }
+    size
 }
 
 /// Writes a frame with the collected chunks and removes them.
@@ -300,23 +298,17 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
 /// compressed on their own, as the encoder does too, and written one by one, so that an interrupt
 /// is noticed.
 fn write_snappy(work: &mut Work, message: &[u8]) -> Result<()> {
-    let failed = |error| {
-        ApiError::new(
-            ErrorKind::Execution,
-            format!("compress the response: {error}"),
-        )
+    let Ok(size) = u32::try_from(message.len()) else {
+        let reason = format!("response of {} bytes exceeds 4 GiB", message.len());
+        return Err(ApiError::new(ErrorKind::Execution, reason));
     };
-    let too_large = |_| {
-        ApiError::new(
-            ErrorKind::Execution,
-            format!("response of {} bytes exceeds 4 GiB", message.len()),
-        )
-    };
-    let size = u32::try_from(message.len()).map_err(too_large)?;
     prost::encoding::encode_varint(u64::from(size), work.out.buffer());
     let mut encoder = snap::raw::Encoder::new();
     for part in message.chunks(SNAPPY_PART_SIZE) {
-        let compressed = encoder.compress_vec(part).map_err(failed)?;
+        let compressed = encoder.compress_vec(part).map_err(|error| {
+            let reason = format!("compress the response: {error}");
+            ApiError::new(ErrorKind::Execution, reason)
+        })?;
         let size_of_length = prost::encoding::encoded_len_varint(part.len() as u64);
         work.write(&compressed[size_of_length..])?;
     }

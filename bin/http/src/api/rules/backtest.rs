@@ -45,22 +45,12 @@ pub(crate) async fn backtest(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
-    let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
-    let start_ms = time("start")?;
-    let end_ms = time("end")?;
-    if end_ms < start_ms {
-        return Err(ApiError::invalid_parameter(
-            "end",
-            "end timestamp must not be before start time",
-        ));
-    }
+    let range = read_range(&form)?;
     let timeout = form.timeout()?;
     let app = state.app.clone();
     let job = Job::from_fn(move |work| {
         let mut charge = work.ctx.charge();
         let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
-        let path = form.first("file");
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
         let settings = GroupSettings {
@@ -73,45 +63,58 @@ pub(crate) async fn backtest(
             warnings: Vec::new(),
         };
         for file in &parsed.files {
-            out.warnings
-                .extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
+            out.warnings.extend(missing_series(work, file, range)?);
         }
+
         // One more shows that there are too many.
         let mut left = FIRINGS_MAX + 1;
-        let files = parsed.files.into_iter().map(only_alerts);
-        for definition in files
-            .flat_map(|file| file.groups)
-            .filter(|group| !group.rules.is_empty())
-        {
-            let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
-            let group = Group::new(
-                path.into(),
-                definition,
-                default_interval,
-                false,
-                &alerts_max,
-            );
-            let mut firings = Firings::new(work, &group, left);
-            out.rules.extend(run_group(
-                work,
-                &group,
-                &settings,
-                TimeRange { start_ms, end_ms },
-                &mut firings,
-            )?);
-            left = firings.left;
-            charge.absorb(firings.charge);
+        for file in parsed.files {
+            for definition in only_alerts(file).groups {
+                if definition.rules.is_empty() {
+                    continue;
+                }
+                let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
+                let path = form.first("file").into();
+                let group = Group::new(path, definition, default_interval, false, &alerts_max);
+                let mut firings = Firings::new(work, &group, left);
+                let rules = run_group(work, &group, &settings, range, &mut firings)?;
+                out.rules.extend(rules);
+                left = firings.left;
+                charge.absorb(firings.charge);
+            }
         }
         if left == 0 {
             out.is_truncated = true;
-            out.rules
-                .iter_mut()
-                .rev()
-                .find_map(|rule| rule.firings.pop());
+            remove_last_firing(&mut out.rules);
         }
         work.respond_json(&out)
     });
     run(&state, &record, RequestClass::Query, timeout, job).await
+}
+
+fn read_range(form: &Form) -> Result<TimeRange> {
+    let start_ms = read_time(form, "start")?;
+    let end_ms = read_time(form, "end")?;
+    if end_ms < start_ms {
+        return Err(ApiError::invalid_parameter(
+            "end",
+            "end timestamp must not be before start time",
+        ));
+    }
+    Ok(TimeRange { start_ms, end_ms })
+}
+
+fn read_time(form: &Form, name: &'static str) -> Result<i64> {
+    form.optional_time_ms(name)?
+        .ok_or_else(|| ApiError::invalid_parameter(name, "the parameter is required"))
+}
+
+fn remove_last_firing(rules: &mut [BacktestedRule]) {
+    for rule in rules.iter_mut().rev() {
+        if rule.firings.pop().is_some() {
+            return;
+        }
+    }
 }
 
 fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
@@ -138,17 +141,16 @@ fn only_alerts(mut file: RuleFile) -> RuleFile {
 /// Returns a warning for each metric that the file records, that its alerts read, and that the
 /// store does not have.
 fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>> {
-    let rules = || file.groups.iter().flat_map(|group| &group.rules);
-    let is_alert = |rule: &&file::RuleDefinition| matches!(rule.kind, RuleKind::Alerting(_));
-    let recorded: BTreeSet<&str> = rules()
-        .filter(|rule| !is_alert(rule))
-        .map(|rule| rule.name.as_str())
-        .collect();
-    let read: Vec<Matcher> = rules()
-        .filter(is_alert)
-        .flat_map(|rule| selectors(&rule.expr.tree))
-        .flatten()
-        .collect();
+    let mut recorded = BTreeSet::new();
+    let mut read = Vec::new();
+    for rule in file.groups.iter().flat_map(|group| &group.rules) {
+        match rule.kind {
+            RuleKind::Alerting(_) => read.extend(selectors(&rule.expr.tree).into_iter().flatten()),
+            RuleKind::Recording => {
+                recorded.insert(rule.name.as_str());
+            }
+        }
+    }
     let names: BTreeSet<&str> = read
         .iter()
         .filter(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
@@ -175,6 +177,14 @@ fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<
     Ok(warnings)
 }
 
+/// Failed evaluations of a rule.
+#[derive(Debug, Clone, Default)]
+struct RuleFailures {
+    n_failures: u64,
+    /// Empty if there are none.
+    last_error: String,
+}
+
 fn run_group(
     work: &Work,
     group: &Group,
@@ -183,13 +193,13 @@ fn run_group(
     firings: &mut Firings,
 ) -> Result<Vec<BacktestedRule>> {
     let schedule = group.schedule();
+    let interval_ms = i64::try_from(schedule.interval().as_millis())
+        .unwrap_or(i64::MAX)
+        .max(1);
     let mut tick = schedule.at_or_before(Time::from_ms(range.start_ms));
     if tick.ms() < range.start_ms {
         tick = schedule.after(tick);
     }
-    let interval_ms = i64::try_from(schedule.interval().as_millis())
-        .unwrap_or(i64::MAX)
-        .max(1);
     let n_ticks = n_evaluations(tick.ms(), range.end_ms, interval_ms);
     if n_ticks > EVALUATIONS_MAX {
         let reason = format!(
@@ -198,6 +208,7 @@ fn run_group(
         );
         return Err(ApiError::bad_data(reason));
     }
+
     let offset_ms = i64::try_from(group.query_offset(settings).as_millis()).unwrap_or(i64::MAX);
     let history = History {
         store: &work.store,
@@ -206,38 +217,46 @@ fn run_group(
         end_ms: range.end_ms.saturating_sub(offset_ms),
         results: Mutex::default(),
     };
-    let mut failures = vec![(0_u64, String::new()); group.rules.len()];
+    let mut failures = vec![RuleFailures::default(); group.rules.len()];
     for _ in 0..n_ticks {
         work.ctx.check()?;
         let _durations = group.evaluate(tick, Mode::Live, &history, settings);
-        for (idx, (rule, (n_failures, last_error))) in
-            group.rules.iter().zip(&mut failures).enumerate()
-        {
+        for (rule_idx, rule) in group.rules.iter().enumerate() {
             if let Some(error) = rule.last_error() {
-                *n_failures += 1;
-                *last_error = error;
+                failures[rule_idx].n_failures += 1;
+                failures[rule_idx].last_error = error;
             }
-            rule.for_each_firing(|alert| firings.note(idx, alert, tick.ms()));
+            rule.for_each_firing(|alert| firings.note(rule_idx, alert, tick.ms()));
         }
         firings.end_others(tick.ms())?;
         tick = schedule.after(tick);
     }
     work.ctx.check()?;
-    Ok(group
-        .rules
-        .iter()
-        .zip(failures)
-        .zip(firings.finish()?)
-        .map(|((rule, (failures, last_error)), firings)| BacktestedRule {
+
+    let firings = firings.finish()?;
+    let n_ticks = n_ticks.max(0).cast_unsigned();
+    Ok(backtested_rules(group, n_ticks, failures, firings))
+}
+
+fn backtested_rules(
+    group: &Group,
+    n_evaluations: u64,
+    failures: Vec<RuleFailures>,
+    firings: Vec<Vec<Firing>>,
+) -> Vec<BacktestedRule> {
+    let mut rules = Vec::with_capacity(group.rules.len());
+    for ((rule, failures), firings) in group.rules.iter().zip(failures).zip(firings) {
+        rules.push(BacktestedRule {
             group: group.name().to_owned(),
             name: rule.definition.name.clone(),
             query: rule.expr.to_string(),
-            evaluations: n_ticks.max(0).cast_unsigned(),
-            failures,
-            last_error,
+            evaluations: n_evaluations,
+            failures: failures.n_failures,
+            last_error: failures.last_error,
             firings,
-        })
-        .collect())
+        });
+    }
+    rules
 }
 
 /// Returns the number of evaluations from the first one to the end, 0 or less if the first one is
@@ -308,13 +327,14 @@ impl Firings {
 
     /// Ends the alerts that [`Firings::note`] did not get at this time.
     fn end_others(&mut self, time_ms: i64) -> Result<()> {
-        let ended = self
+        let ended: Vec<_> = self
             .open
-            .extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
-        ended
-            .collect::<Vec<_>>()
-            .into_iter()
-            .try_for_each(|((rule_idx, labels), open)| self.end(rule_idx, &labels, &open, time_ms))
+            .extract_if(.., |_, open| !std::mem::take(&mut open.is_continued))
+            .collect();
+        for ((rule_idx, labels), open) in ended {
+            self.end(rule_idx, &labels, &open, time_ms)?;
+        }
+        Ok(())
     }
 
     /// Returns the periods by rule. Those of alerts that still fire have no end.
@@ -386,20 +406,19 @@ impl History<'_> {
         let found = results.get(expr).map_or(&[][..], |found| &found.series);
         Ok(found
             .iter()
-            .filter_map(|series| at(series, timestamp_ms))
+            .filter_map(|series| sample_at(series, timestamp_ms))
             .collect())
     }
 }
 
 /// Returns the sample of a series at a time.
-fn at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
-    let labels = || series.labels.clone();
+fn sample_at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
     if let Ok(idx) = series
         .points
         .binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms)
     {
         return Some(VectorSample {
-            labels: labels(),
+            labels: series.labels.clone(),
             point: series.points[idx],
             histogram: None,
         });
@@ -408,14 +427,13 @@ fn at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
         .histograms
         .binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms)
         .ok()?;
-    let histogram = Some(Arc::clone(&series.histograms[idx].histogram));
     Some(VectorSample {
-        labels: labels(),
+        labels: series.labels.clone(),
         point: Point {
             timestamp_ms,
             value: 0.0,
         },
-        histogram,
+        histogram: Some(Arc::clone(&series.histograms[idx].histogram)),
     })
 }
 

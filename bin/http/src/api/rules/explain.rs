@@ -12,7 +12,7 @@ use varve_model::Labels;
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
 use varve_promql::print;
-use varve_query::{Error, Request, Steps, Value};
+use varve_query::{Error, Request, Steps, Value, VectorSample};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
@@ -53,24 +53,18 @@ pub(crate) async fn explain(
     let job = Job::from_fn(move |work| {
         let set = app.rules.set();
         let (_default_interval, settings) = app.rules.settings();
-        let is_wanted = |candidate: &&Arc<Group>| {
-            (group.is_empty() || candidate.name() == group)
-                && (file.is_empty() || *candidate.file == *file)
-        };
         let mut rules = Vec::new();
-        for rule_group in set.groups().filter(is_wanted) {
-            for rule in rule_group
-                .rules
-                .iter()
-                .filter(|rule| rule.is_alerting() && rule.definition.name == name)
-            {
-                rules.push(explain_rule(
-                    work,
-                    rule_group,
-                    rule,
-                    time_ms,
-                    rule_group.query_offset(&settings),
-                )?);
+        for rule_group in set.groups() {
+            let is_wanted = (group.is_empty() || rule_group.name() == group)
+                && (file.is_empty() || *rule_group.file == *file);
+            if !is_wanted {
+                continue;
+            }
+            let offset = rule_group.query_offset(&settings);
+            for rule in &rule_group.rules {
+                if rule.is_alerting() && rule.definition.name == name {
+                    rules.push(explain_rule(work, rule_group, rule, time_ms, offset)?);
+                }
             }
         }
         if rules.is_empty() {
@@ -92,9 +86,9 @@ fn explain_rule(
     time_ms: i64,
     offset: Duration,
 ) -> Result<Explanation> {
-    let at_ms = (Time::from_ms(time_ms) - offset).ms();
+    let query_time_ms = (Time::from_ms(time_ms) - offset).ms();
     let steps = steps(&rule.definition.expr.tree, |expr| {
-        evaluate(work, expr, at_ms)
+        evaluate(work, expr, query_time_ms)
     })?;
     let status = rule.status();
     let hold_ms = match &rule.definition.kind {
@@ -200,21 +194,22 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     };
     Ok(match value {
         Value::Vector(samples) => {
-            let example = |sample: &varve_query::VectorSample| ExampleSeries {
-                labels: owned(&sample.labels),
-                value: match &sample.histogram {
-                    Some(histogram) => histogram.to_string(),
-                    None => printed(sample.point.value),
-                },
-            };
-            (
-                samples.len() as u64,
-                samples.iter().take(EXAMPLES_MAX).map(example).collect(),
-            )
+            let examples = samples.iter().take(EXAMPLES_MAX).map(example).collect();
+            (samples.len() as u64, examples)
         }
         Value::Matrix(series) => (series.len() as u64, Vec::new()),
         Value::Scalar(_) | Value::String { .. } => (1, Vec::new()),
     })
+}
+
+fn example(sample: &VectorSample) -> ExampleSeries {
+    ExampleSeries {
+        labels: owned(&sample.labels),
+        value: match &sample.histogram {
+            Some(histogram) => histogram.to_string(),
+            None => printed(sample.point.value),
+        },
+    }
 }
 
 /// Returns why the alerts of a rule fire or do not, without the full stop. The alerts are those of
@@ -255,13 +250,13 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
             )
         }
         Some(_) => {
-            let at = culprit(steps);
-            let inputs: u64 = children(steps, at)
+            let culprit = culprit(steps);
+            let inputs: u64 = children(steps, culprit)
                 .map(|child| steps[child].shown.series)
                 .max()
                 .unwrap_or(0);
-            let expr = &steps[at].shown.expr;
-            match (&steps[at].expr.kind, inputs) {
+            let expr = &steps[culprit].shown.expr;
+            match (&steps[culprit].expr.kind, inputs) {
                 (_, 0) => format!("no series match {expr}"),
                 (ExprKind::Binary(binary), n) if binary.op.is_comparison() => {
                     format!("none of {n} series passes the comparison in {expr}")
@@ -275,21 +270,21 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
 /// Returns the part that leaves no series although its operands have some, or the selector that
 /// matches none.
 fn culprit(steps: &[Step<'_>]) -> usize {
-    let mut at = 0;
+    let mut parent = 0;
     loop {
-        let is_unless = matches!(&steps[at].expr.kind, ExprKind::Binary(binary) if binary.op == BinaryOp::Unless);
-        let mut operands = children(steps, at).take(if is_unless { 1 } else { usize::MAX });
+        let is_unless = matches!(&steps[parent].expr.kind, ExprKind::Binary(binary) if binary.op == BinaryOp::Unless);
+        let mut operands = children(steps, parent).take(if is_unless { 1 } else { usize::MAX });
         match operands.find(|&child| steps[child].shown.series == 0) {
-            Some(child) => at = child,
-            None => return at,
+            Some(child) => parent = child,
+            None => return parent,
         }
     }
 }
 
 /// Returns the indexes of the operands of a part.
-fn children<'s>(steps: &'s [Step<'_>], at: usize) -> impl Iterator<Item = usize> + 's {
-    let depth = steps[at].shown.depth;
-    let below = (at + 1..steps.len()).take_while(move |&idx| steps[idx].shown.depth > depth);
+fn children<'s>(steps: &'s [Step<'_>], parent: usize) -> impl Iterator<Item = usize> + 's {
+    let depth = steps[parent].shown.depth;
+    let below = (parent + 1..steps.len()).take_while(move |&idx| steps[idx].shown.depth > depth);
     below.filter(move |&idx| steps[idx].shown.depth == depth + 1)
 }
 

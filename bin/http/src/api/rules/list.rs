@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
-use varve_model::{Labels, Matcher};
+use varve_model::Matcher;
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
 use varve_rules::{Alert, Group, Time};
@@ -245,28 +245,29 @@ pub(super) fn active<'a>(
     status: &'a RuleStatus,
     tenant: &'a [Matcher],
 ) -> impl Iterator<Item = AlertJson> + 'a {
-    let is_shown = |alert: &Alert| {
-        let passes =
-            |matcher: &Matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or(""));
-        alert.is_active() && tenant.iter().all(passes)
-    };
     status
         .alerts
         .iter()
-        .filter(move |alert| is_shown(alert))
+        .filter(move |alert| alert.is_active() && passes(alert, tenant))
         .map(AlertJson::new)
+}
+
+/// Returns `true` if the labels of an alert pass all matchers.
+fn passes(alert: &Alert, matchers: &[Matcher]) -> bool {
+    matchers
+        .iter()
+        .all(|matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or("")))
 }
 
 impl AlertJson {
     fn new(alert: &Alert) -> Self {
-        let owned = |labels: &Labels| {
-            labels
-                .iter()
-                .map(|(n, v)| (n.to_owned(), v.to_owned()))
-                .collect()
-        };
+        let labels = alert
+            .labels
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         Self {
-            labels: owned(&alert.labels),
+            labels,
             annotations: (*alert.annotations).clone(),
             state: alert.state.name(),
             active_at: alert.active_at,

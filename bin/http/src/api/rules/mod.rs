@@ -114,14 +114,10 @@ impl<'a> Filter<'a> {
             alerts: !excludes_alerts,
             evaluations: form.boolean("evaluations")?,
         };
-        let all = |name: &'a str| form.all(name).collect();
-        let names = all("rule_name[]");
-        let groups = all("rule_group[]");
-        let files = all("file[]");
         Ok(Self {
-            names,
-            groups,
-            files,
+            names: form.all("rule_name[]").collect(),
+            groups: form.all("rule_group[]").collect(),
+            files: form.all("file[]").collect(),
             selectors,
             kind,
             shown,
@@ -151,8 +147,12 @@ impl<'a> Filter<'a> {
             return Err(ApiError::invalid_parameter("group_next_token", reason));
         }
         for group in candidates.filter(|group| self.selects_group(group)) {
-            let is_selected = |rule: &&Rule| self.selects(rule) && passes(rule, tenant);
-            let selected: Vec<&Rule> = group.rules.iter().filter(is_selected).collect();
+            let mut selected = Vec::new();
+            for rule in &group.rules {
+                if self.selects(rule) && passes(rule, tenant) {
+                    selected.push(rule);
+                }
+            }
             if selected.is_empty() {
                 continue;
             }
@@ -172,8 +172,8 @@ impl<'a> Filter<'a> {
 
     /// Returns `true` if the rules of a group may be selected.
     pub(crate) fn selects_group(&self, group: &Group) -> bool {
-        let contains = |all: &[&str], name: &str| all.is_empty() || all.contains(&name);
-        contains(&self.groups, group.name()) && contains(&self.files, &group.file)
+        (self.groups.is_empty() || self.groups.contains(&group.name()))
+            && (self.files.is_empty() || self.files.contains(&&*group.file))
     }
 
     /// Returns `true` if a rule of a selected group is selected.
@@ -204,40 +204,35 @@ fn token(group: &Group) -> String {
 }
 
 fn parse_exclude_alerts(text: &str) -> Result<bool> {
-    let invalid = |reason| {
-        ApiError::invalid_parameter(
-            "exclude_alerts",
-            format!("error converting exclude_alerts: {reason}"),
-        )
-    };
     if text.is_empty() {
-        Ok(false)
-    } else {
-        parse_bool(quotable(text)).map_err(invalid)
+        return Ok(false);
     }
+    parse_bool(quotable(text)).map_err(|reason| {
+        let reason = format!("error converting exclude_alerts: {reason}");
+        ApiError::invalid_parameter("exclude_alerts", reason)
+    })
 }
 
 fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>> {
-    let invalid = |name, reason: &str| ApiError::invalid_parameter(name, reason);
+    if limit.is_empty() && token.is_empty() {
+        return Ok(None);
+    }
     if limit.is_empty() {
-        return match token {
-            "" => Ok(None),
-            _ => Err(invalid(
-                "group_next_token",
-                "group_limit needs to be present in order to paginate over the groups",
-            )),
-        };
+        return Err(ApiError::invalid_parameter(
+            "group_next_token",
+            "group_limit needs to be present in order to paginate over the groups",
+        ));
     }
     let parsed = limit.parse::<i32>().map_err(|error| {
         let reason = go_reason(&error);
         let reason = format!(
             "group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}"
         );
-        invalid("group_limit", &reason)
+        ApiError::invalid_parameter("group_limit", reason)
     })?;
     match usize::try_from(parsed) {
         Ok(limit) if limit > 0 => Ok(Some(limit)),
-        _ => Err(invalid(
+        _ => Err(ApiError::invalid_parameter(
             "group_limit",
             "group_limit needs to be greater than 0",
         )),

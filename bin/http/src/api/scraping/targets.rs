@@ -135,9 +135,12 @@ fn no_such_pool(pool: &str) -> ApiError {
 /// GET /api/v1/alertmanagers.
 pub(crate) async fn alertmanagers(State(app): State<Arc<App>>) -> Response {
     let (active, dropped) = app.notifier.alertmanagers();
-    let list = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();
     success(&Alertmanagers {
-        active_alertmanagers: list(active),
-        dropped_alertmanagers: list(dropped),
+        active_alertmanagers: alertmanager_list(active),
+        dropped_alertmanagers: alertmanager_list(dropped),
     })
+}
+
+fn alertmanager_list(urls: Vec<String>) -> Vec<Alertmanager> {
+    urls.into_iter().map(|url| Alertmanager { url }).collect()
 }

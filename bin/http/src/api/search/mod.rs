@@ -4,43 +4,34 @@
 //! The response has a JSON object per line: batches of results, then a line with the status. An
 //! error after the first line aborts the response.
 
+mod parameters;
 mod score;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
-use varve_env::{Clock, SystemClock};
 use varve_model::labels::METRIC_NAME;
 use varve_model::metadata::{Families, Metadata};
-use varve_model::{Matcher, StringSet, TimeRange};
+use varve_model::{Matcher, StringSet};
 use varve_query::usage::LabelSet;
 use varve_server::requests::record::RequestRecord;
-use varve_system::excerpt::quotable;
-use varve_tsdb::ReadContext;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
-use crate::params::{Form, parse_int, parse_selectors};
+use crate::params::Form;
 use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
-use score::{Algorithm, Steps, Term};
+use parameters::{Order, Search, boolean};
+use score::Steps;
 
-/// The algorithms that compare terms with names.
-pub(crate) const ALGORITHMS: [&str; 2] = ["subsequence", "jarowinkler"];
+pub(crate) use parameters::ALGORITHMS;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/x-ndjson; charset=utf-8");
-const HOUR_MS: i64 = 3_600_000;
-const LIMIT_DEFAULT: usize = 100;
-const BATCH_SIZE_DEFAULT: usize = 100;
-const BATCH_SIZE_MAX: usize = 1000;
-/// Maximum number of terms: each is compared with every name.
-const TERMS_MAX: usize = 32;
-/// Maximum size of a term in bytes: the default maximum of a label value.
-const TERM_SIZE_MAX: usize = 64 << 10;
 /// Names between two checks of the request's context.
 const NAMES_PER_CHECK: usize = 256;
 
@@ -69,12 +60,12 @@ pub(crate) async fn metric_names(
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    let field = |form: &Form| {
+    search(&state, &record, who, form, "metric_names", |form| {
         Ok(Field::MetricNames {
             with_metadata: boolean(form, "include_metadata", false)?,
         })
-    };
-    search(&state, &record, who, form, "metric_names", field).await
+    })
+    .await
 }
 
 /// GET and POST /api/v1/search/label_names.
@@ -97,13 +88,20 @@ pub(crate) async fn label_values(
     RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result {
-    let field = |form: &Form| match form.first("label") {
-        "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
-        label => Ok(Field::LabelValues {
-            label: label.to_owned(),
-        }),
-    };
-    search(&state, &record, who, form, "label_values", field).await
+    search(
+        &state,
+        &record,
+        who,
+        form,
+        "label_values",
+        |form| match form.first("label") {
+            "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
+            label => Ok(Field::LabelValues {
+                label: label.to_owned(),
+            }),
+        },
+    )
+    .await
 }
 
 async fn search(
@@ -132,92 +130,12 @@ async fn search(
     Ok(response)
 }
 
-/// The parameters of a search.
-#[derive(Debug)]
-struct Search {
-    selectors: Vec<Vec<Matcher>>,
-    range: TimeRange,
-    terms: Vec<Term>,
-    case_sensitive: bool,
-    include_score: bool,
-    order: Order,
-    limit: usize,
-    batch_size: usize,
-}
-
-/// The order of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Ascending,
-    Descending,
-    /// Best first. Equal scores are in ascending order of names.
-    Score,
-}
-
 impl Search {
-    /// Parses the parameters in Prometheus' order, so that the same invalid parameter is reported.
-    fn read(ctx: &ReadContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self> {
-        form.check_encoding()?;
-        let range = read_range(form)?;
-        let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
-        let n_terms = form.all("search[]").count();
-        if n_terms > TERMS_MAX {
-            let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
-            return Err(ApiError::bad_data(reason));
-        }
-        if let Some(size) = form
-            .all("search[]")
-            .map(str::len)
-            .find(|&size| size > TERM_SIZE_MAX)
-        {
-            let reason =
-                format!("search[] term of {size} bytes exceeds the limit of {TERM_SIZE_MAX}");
-            return Err(ApiError::bad_data(reason).with_limit("search term size"));
-        }
-        let threshold = read_threshold(form.first("fuzz_threshold"))?;
-        let algorithm = read_algorithm(form.first("fuzz_alg"))?;
-        let case_sensitive = boolean(form, "case_sensitive", true)?;
-        let include_score = boolean(form, "include_score", false)?;
-        let order = read_order(form, n_terms > 0)?;
-        let limit = read_limit(form.first("limit"), limit_max)?;
-        let batch_size =
-            positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
-        let batch_size = batch_size.min(BATCH_SIZE_MAX);
-        let order = order.ok_or_else(|| {
-            let by = quotable(form.first("sort_by"));
-            ApiError::bad_data(format!(
-                "invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""
-            ))
-        })?;
-        let term = |text: &str| {
-            let text = if case_sensitive {
-                text.to_owned()
-            } else {
-                text.to_lowercase()
-            };
-            Term::new(text, algorithm, threshold)
-        };
-        let terms = form
-            .all("search[]")
-            .filter(|text| !text.is_empty())
-            .map(term)
-            .collect();
-        Ok(Self {
-            selectors,
-            range,
-            terms,
-            case_sensitive,
-            include_score,
-            order,
-            limit,
-            batch_size,
-        })
-    }
-
     fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<()> {
         work.store
             .note_metadata(&work.ctx, who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
+
         let mut charge = work.ctx.charge();
         charge.grow(names.len() * size_of::<(&str, f64)>())?;
         let mut found = Vec::new();
@@ -231,13 +149,11 @@ impl Search {
                 found.push((name, score));
             }
         }
+
         match self.order {
             Order::Ascending => {}
             Order::Descending => found.reverse(),
             Order::Score => {
-                let best_first = |a: &(&str, f64), b: &(&str, f64)| {
-                    b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))
-                };
                 if found.len() > self.limit {
                     // Sorts only the returned names.
                     found.select_nth_unstable_by(self.limit, best_first);
@@ -248,6 +164,7 @@ impl Search {
         }
         let has_more = found.len() > self.limit;
         found.truncate(self.limit);
+
         let metadata = match field {
             Field::MetricNames {
                 with_metadata: true,
@@ -259,19 +176,28 @@ impl Search {
 
     /// Returns all names, before they are compared with the terms.
     fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<StringSet> {
+        let mut selectors = self.selectors.iter();
+        let first = selectors.next().map_or(&[][..], |matchers| matchers);
+        let mut names = self.find_matching(work, field, first)?;
+        for matchers in selectors {
+            names.extend(&self.find_matching(work, field, matchers)?)?;
+        }
+        Ok(names)
+    }
+
+    fn find_matching(
+        &self,
+        work: &Work,
+        field: &Field,
+        matchers: &[Matcher],
+    ) -> varve_tsdb::Result<StringSet> {
         let db = &work.store.db;
         let ctx = &work.ctx;
-        let find = |matchers: &[Matcher]| match field {
+        match field {
             Field::MetricNames { .. } => db.label_values(ctx, METRIC_NAME, matchers, self.range),
             Field::LabelNames => db.label_names(ctx, matchers, self.range),
             Field::LabelValues { label } => db.label_values(ctx, label, matchers, self.range),
-        };
-        let mut selectors = self.selectors.iter();
-        let mut names = find(selectors.next().map_or(&[], |matchers| matchers))?;
-        for matchers in selectors {
-            names.extend(&find(matchers)?)?;
         }
-        Ok(names)
     }
 
     /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars`
@@ -349,6 +275,11 @@ impl Search {
     }
 }
 
+/// Orders names by score, the best first. Equal scores are in ascending order of names.
+fn best_first(a: &(&str, f64), b: &(&str, f64)) -> Ordering {
+    b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))
+}
+
 /// Returns the metadata of a metric: of the family with its name, or of a family whose type allows
 /// a suffix of the name.
 fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
@@ -386,193 +317,10 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     }
 }
 
-fn read_range(form: &Form) -> Result<TimeRange> {
-    let now_ms = SystemClock.now_ms();
-    // Unlike elsewhere, the message names the parameter only once.
-    let time = |name| form.plain_time_ms(name).map_err(ApiError::bad_data);
-    let range = TimeRange {
-        start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS),
-        end_ms: time("end")?.unwrap_or(now_ms),
-    };
-    if range.end_ms < range.start_ms {
-        Err(ApiError::bad_data(
-            "end timestamp must not be before start timestamp",
-        ))
-    } else {
-        Ok(range)
-    }
-}
-
-fn read_threshold(text: &str) -> Result<f64> {
-    match text {
-        "" => Ok(0.0),
-        _ => match parse_int(text) {
-            Ok(percent @ 0..=100) => Ok(percent as f64 / 100.0),
-            _ => Err(ApiError::bad_data(format!(
-                "invalid fuzz_threshold {:?}: must be 0-100",
-                quotable(text)
-            ))),
-        },
-    }
-}
-
-fn read_algorithm(text: &str) -> Result<Algorithm> {
-    match text {
-        "" | "subsequence" => Ok(Algorithm::Subsequence),
-        "jarowinkler" => Ok(Algorithm::JaroWinkler),
-        _ => {
-            let known = ALGORITHMS.join(" ");
-            Err(ApiError::bad_data(format!(
-                "unsupported fuzz_alg {:?}: must be one of [{known}]",
-                quotable(text)
-            )))
-        }
-    }
-}
-
-/// Parses the order. Returns `None` for an unknown one, which the caller reports later.
-fn read_order(form: &Form, has_terms: bool) -> Result<Option<Order>> {
-    let invalid = |reason: &str| Err(ApiError::bad_data(reason));
-    let by = form.first("sort_by");
-    let direction = form.first("sort_dir");
-    match (by, direction) {
-        ("", direction) if !direction.is_empty() => {
-            return invalid("sort_dir is only valid when sort_by is set");
-        }
-        ("score", direction) if !direction.is_empty() => {
-            return invalid("sort_dir is not supported for sort_by=score");
-        }
-        _ if !matches!(direction, "" | "asc" | "dsc") => {
-            return invalid(&format!(
-                "invalid sort_dir {:?}: must be \"asc\" or \"dsc\"",
-                quotable(direction)
-            ));
-        }
-        ("score", _) if !has_terms => return invalid("sort_by=score requires search[] to be set"),
-        _ => {}
-    }
-    Ok(match (by, direction) {
-        ("score", _) => Some(Order::Score),
-        ("alpha", "dsc") => Some(Order::Descending),
-        ("" | "alpha", _) => Some(Order::Ascending),
-        _ => None,
-    })
-}
-
-fn read_limit(text: &str, limit_max: usize) -> Result<usize> {
-    let is_bounded = limit_max > 0;
-    match positive(text, "limit")? {
-        None if is_bounded => Ok(LIMIT_DEFAULT.min(limit_max)),
-        None => Ok(LIMIT_DEFAULT),
-        Some(limit) if is_bounded && limit > limit_max => Err(ApiError::bad_data(format!(
-            "limit {limit} exceeds the configured maximum ({limit_max}, see --web.search.max-limit)"
-        ))),
-        Some(limit) => Ok(limit),
-    }
-}
-
-fn positive(text: &str, name: &str) -> Result<Option<usize>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match parse_int(text)
-        .ok()
-        .and_then(|number| usize::try_from(number).ok())
-        .filter(|&number| number > 0)
-    {
-        Some(number) => Ok(Some(number)),
-        None => Err(ApiError::bad_data(format!(
-            "invalid {name} {:?}: must be a positive integer",
-            quotable(text)
-        ))),
-    }
-}
-
-fn boolean(form: &Form, name: &str, default: bool) -> Result<bool> {
-    match form.first(name) {
-        "" => Ok(default),
-        text => form.boolean(name).map_err(|_| {
-            ApiError::bad_data(format!(
-                "invalid {name} {:?}: must be boolean",
-                quotable(text)
-            ))
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn search(encoded: &str) -> Result<Search, String> {
-        let mut form = Form::default();
-        form.add(encoded.as_bytes()).unwrap();
-        Search::read(&ReadContext::unbounded(), &form, "label_names", 1000)
-            .map_err(|rejected| rejected.message)
-    }
-
-    #[test]
-    fn parameters_are_rejected_in_the_words_of_prometheus() {
-        for (encoded, expect) in [
-            (
-                "start=x",
-                "invalid time value for 'start': cannot parse \"x\" to a valid timestamp",
-            ),
-            (
-                "start=2&end=1",
-                "end timestamp must not be before start timestamp",
-            ),
-            (
-                "match[]={}",
-                "match[] must contain at least one non-empty matcher",
-            ),
-            (
-                "fuzz_threshold=101",
-                "invalid fuzz_threshold \"101\": must be 0-100",
-            ),
-            (
-                "fuzz_alg=x",
-                "unsupported fuzz_alg \"x\": must be one of [subsequence jarowinkler]",
-            ),
-            (
-                "case_sensitive=x",
-                "invalid case_sensitive \"x\": must be boolean",
-            ),
-            ("sort_dir=asc", "sort_dir is only valid when sort_by is set"),
-            (
-                "sort_by=score&sort_dir=asc",
-                "sort_dir is not supported for sort_by=score",
-            ),
-            (
-                "sort_by=alpha&sort_dir=x",
-                "invalid sort_dir \"x\": must be \"asc\" or \"dsc\"",
-            ),
-            ("sort_by=score", "sort_by=score requires search[] to be set"),
-            (
-                "sort_by=x",
-                "invalid sort_by \"x\" for label_names: must be \"alpha\" or \"score\"",
-            ),
-            ("limit=0", "invalid limit \"0\": must be a positive integer"),
-            (
-                "limit=1001",
-                "limit 1001 exceeds the configured maximum (1000, see --web.search.max-limit)",
-            ),
-            (
-                "batch_size=x",
-                "invalid batch_size \"x\": must be a positive integer",
-            ),
-            (
-                &"search[]=a&".repeat(33),
-                "too many search[] terms: got 33, maximum is 32",
-            ),
-            (
-                &format!("search[]={}", "a".repeat(TERM_SIZE_MAX + 1)),
-                "search[] term of 65537 bytes exceeds the limit of 65536",
-            ),
-        ] {
-            assert_eq!(search(encoded).unwrap_err(), expect, "{encoded}");
-        }
-    }
+    use varve_tsdb::ReadContext;
 
     #[test]
     fn series_of_a_family_have_its_metadata() {
@@ -620,7 +368,9 @@ mod tests {
     fn the_best_score_of_several_terms_counts() {
         let ctx = ReadContext::unbounded();
         let score = |encoded: &str, name: &str| {
-            search(encoded)
+            let mut form = Form::default();
+            form.add(encoded.as_bytes()).unwrap();
+            Search::read(&ctx, &form, "label_names", 1000)
                 .unwrap()
                 .score(name, &mut Vec::new(), &mut Steps::new(&ctx))
                 .unwrap()

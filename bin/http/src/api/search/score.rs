@@ -101,15 +101,15 @@ impl Term {
 
     /// Returns the score of a substring: the earlier, the better.
     fn substring(&self, text: &str, len: usize) -> Option<f64> {
-        let place = match text.find(&self.text)? {
+        let n_before = match text.find(&self.text)? {
             0 => return Some(1.0),
-            at => text[..at].chars().count(),
+            offset => text[..offset].chars().count(),
         };
         let last = len.saturating_sub(self.chars.len());
         Some(if last == 0 {
             1.0
         } else {
-            1.0 - 0.9 * place as f64 / last as f64
+            1.0 - 0.9 * n_before as f64 / last as f64
         })
     }
 }
@@ -148,21 +148,25 @@ fn subsequence(
 fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
     let per_char = 1.0 / text.len() as f64;
     let mut found = 0;
-    let mut at = start;
+    let mut position = start;
     let mut behind_last = 0;
     let mut score = 0.0;
     while found < pattern.len() {
-        at += text.get(at..)?.iter().position(|c| *c == pattern[found])?;
-        let from = at;
-        while found < pattern.len() && text.get(at) == Some(&pattern[found]) {
-            at += 1;
+        position += text
+            .get(position..)?
+            .iter()
+            .position(|c| *c == pattern[found])?;
+        let from = position;
+        while found < pattern.len() && text.get(position) == Some(&pattern[found]) {
+            position += 1;
             found += 1;
         }
         if from > behind_last {
             score -= (from - behind_last) as f64 * per_char;
         }
-        score += ((at - from) * (at - from)) as f64;
-        behind_last = at;
+        let n_consecutive = position - from;
+        score += (n_consecutive * n_consecutive) as f64;
+        behind_last = position;
     }
     if text.len() > behind_last {
         score -= (text.len() - behind_last) as f64 * per_char * 0.5;
@@ -183,14 +187,14 @@ fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_context:
     let mut in_short = Vec::new();
     let mut in_long = vec![false; long.len()];
     for (i, c) in short.iter().enumerate() {
-        let places = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
-        steps.take(places.len())?;
-        if let Some(at) = places
-            .into_iter()
-            .find(|&at| !in_long[at] && long[at] == *c)
-        {
-            in_long[at] = true;
-            in_short.push(*c);
+        let nearby = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
+        steps.take(nearby.len())?;
+        for long_idx in nearby {
+            if !in_long[long_idx] && long[long_idx] == *c {
+                in_long[long_idx] = true;
+                in_short.push(*c);
+                break;
+            }
         }
     }
     if in_short.is_empty() {

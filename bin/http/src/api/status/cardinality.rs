@@ -14,7 +14,7 @@ use varve_tsdb::stats::{Cost, Costs};
 
 use super::status_tsdb::read_limit;
 use crate::error::{ApiError, Result};
-use crate::params::{Form, parse_selectors};
+use crate::params::{Form, invalid_match, parse_selectors};
 use crate::serving::run::{Job, RequestClass, Work, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
@@ -161,8 +161,7 @@ impl Request {
     }
 
     fn respond(&self, work: &mut Work) -> Result<()> {
-        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
-        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid_match)?;
         let costs = work.store.db.costs(&work.ctx, &selectors)?;
         let usage = work.store.usage.snapshot();
         let n_pairs: usize = costs.by_label.values().map(HashMap::len).sum();
@@ -173,46 +172,20 @@ impl Request {
         let used: HashMap<&str, &Entry> = usage
             .metrics
             .iter()
-            .map(|entry| (&*entry.text, entry))
+            .map(|metric| (&*metric.text, metric))
             .collect();
         work.respond_json(&self.report(&costs, &used))
     }
 
     fn report(&self, costs: &Costs, used: &HashMap<&str, &Entry>) -> CardinalityReport {
-        let values_of = |name: &str| costs.by_label.get(name).into_iter().flatten();
-        let metric = |(name, cost): (&String, Cost)| {
-            let entry = used.get(name.as_str());
-            MetricCost {
-                name: name.clone(),
-                cost: cost.into(),
-                queries: entry.map_or(0, |entry| entry.n_queries),
-                last_used_ms: entry.map(|entry| entry.last_ms),
+        let metrics = values(costs, METRIC_NAME);
+        let focused = values(costs, &self.focus);
+        let mut labels = Vec::new();
+        for (name, values) in &costs.by_label {
+            if name != METRIC_NAME {
+                labels.push(((name, values.len() as u64), total(values)));
             }
-        };
-        let labels = costs
-            .by_label
-            .iter()
-            .filter(|(name, _)| *name != METRIC_NAME);
-        let sum = |values: &HashMap<String, Cost>| {
-            values.values().fold(Cost::default(), |mut sum, cost| {
-                sum += *cost;
-                sum
-            })
-        };
-        let label = |((name, values), cost): ((&String, u64), Cost)| LabelCost {
-            name: name.clone(),
-            values,
-            cost: cost.into(),
-        };
-        let pair = |((name, value), cost): ((&String, &String), Cost)| PairCost {
-            name: name.clone(),
-            value: value.clone(),
-            cost: cost.into(),
-        };
-        let value = |(value, cost): (&String, Cost)| ValueCost {
-            value: value.clone(),
-            cost: cost.into(),
-        };
+        }
         let pairs = costs.by_label.iter().flat_map(|(name, values)| {
             values
                 .iter()
@@ -220,30 +193,40 @@ impl Request {
         });
         CardinalityReport {
             total: costs.total.into(),
-            metric_count: values_of(METRIC_NAME).count() as u64,
-            label_count: labels.clone().count() as u64,
-            metrics: self.largest(
-                values_of(METRIC_NAME).map(|(name, cost)| (name, *cost)),
-                metric,
-            ),
-            labels: self.largest(
-                labels.map(|(name, values)| ((name, values.len() as u64), sum(values))),
-                label,
-            ),
-            pairs: self.largest(pairs, pair),
-            values: self.largest(
-                values_of(&self.focus).map(|(value, cost)| (value, *cost)),
-                value,
-            ),
-            value_count: values_of(&self.focus).count() as u64,
+            metric_count: metrics.clone().count() as u64,
+            label_count: labels.len() as u64,
+            metrics: self.largest(metrics, |name, cost| {
+                let usage = used.get(name.as_str());
+                MetricCost {
+                    name: name.clone(),
+                    cost,
+                    queries: usage.map_or(0, |usage| usage.n_queries),
+                    last_used_ms: usage.map(|usage| usage.last_ms),
+                }
+            }),
+            labels: self.largest(labels, |(name, values), cost| LabelCost {
+                name: name.clone(),
+                values,
+                cost,
+            }),
+            pairs: self.largest(pairs, |(name, value), cost| PairCost {
+                name: name.clone(),
+                value: value.clone(),
+                cost,
+            }),
+            value_count: focused.clone().count() as u64,
+            values: self.largest(focused, |value, cost| ValueCost {
+                value: value.clone(),
+                cost,
+            }),
         }
     }
 
     /// Returns the most expensive entries. Ties are sorted by name.
     fn largest<K: Ord + Copy, T>(
         &self,
-        entries: impl Iterator<Item = (K, Cost)>,
-        shape: impl Fn((K, Cost)) -> T,
+        entries: impl IntoIterator<Item = (K, Cost)>,
+        shape: impl Fn(K, SeriesCosts) -> T,
     ) -> Vec<T> {
         let key = |&(name, cost): &(K, Cost)| {
             let cost = match self.sort {
@@ -253,12 +236,32 @@ impl Request {
             };
             (Reverse(cost), name)
         };
-        let mut entries: Vec<_> = entries.collect();
+        let mut entries: Vec<_> = entries.into_iter().collect();
         if entries.len() > self.limit {
             entries.select_nth_unstable_by_key(self.limit, key);
             entries.truncate(self.limit);
         }
         entries.sort_unstable_by_key(key);
-        entries.into_iter().map(shape).collect()
+        entries
+            .into_iter()
+            .map(|(key, cost)| shape(key, cost.into()))
+            .collect()
     }
+}
+
+/// Returns the values of a label, with the cost of each.
+fn values<'a>(
+    costs: &'a Costs,
+    label: &str,
+) -> impl Iterator<Item = (&'a String, Cost)> + Clone + use<'a> {
+    let values = costs.by_label.get(label).into_iter().flatten();
+    values.map(|(value, cost)| (value, *cost))
+}
+
+fn total(values: &HashMap<String, Cost>) -> Cost {
+    let mut total = Cost::default();
+    for cost in values.values() {
+        total += *cost;
+    }
+    total
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_config::settings::ServerSettings;
-use varve_promql::{Features, functions};
+use varve_promql::Features;
+use varve_promql::functions::FUNCTIONS;
 
 use crate::api::search;
 use crate::response::success_unescaped;
@@ -22,37 +23,45 @@ pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
 }
 
 fn list(settings: &ServerSettings) -> FeatureList {
-    let named = |list: &[(&str, bool)]| {
-        list.iter()
-            .map(|(name, on)| ((*name).to_owned(), *on))
-            .collect()
-    };
-    let Features {
-        delayed_name_removal,
-        per_step_stats,
-        type_and_unit_labels,
-        unquoted_utf8_names,
-        ..
-    } = settings.query.features;
-    let mut language: BTreeMap<_, _> = named(&[
-        ("at_modifier", true),
-        ("negative_offset", true),
-        ("per_query_lookback_delta", true),
-        ("subqueries", true),
-        ("per_step_stats", per_step_stats),
-        ("delayed_name_removal", delayed_name_removal),
-        ("type_and_unit_labels", type_and_unit_labels),
-        ("duration_expr", true),
-        ("unquoted_utf8_names", unquoted_utf8_names),
-    ]);
-    language.extend(
-        settings
-            .query
-            .features
-            .keywords()
-            .map(|(name, on)| (name.to_owned(), on)),
-    );
-    let mut api: BTreeMap<_, _> = named(&[
+    [
+        ("api", api(settings)),
+        (
+            "prometheus",
+            named(&[
+                ("agent_mode", false),
+                ("server_mode", true),
+                ("auto_reload_config", settings.auto_reload),
+            ]),
+        ),
+        ("promql", language(settings)),
+        ("promql_functions", functions(settings)),
+        (
+            "promql_operators",
+            owned(settings.query.features.operators()),
+        ),
+        (
+            "rules",
+            named(&[
+                ("query_offset", true),
+                ("keep_firing_for", true),
+                ("concurrent_rule_eval", true),
+            ]),
+        ),
+        (
+            "tsdb",
+            named(&[
+                ("exemplar_storage", true),
+                ("isolation", true),
+                ("native_histograms", true),
+            ]),
+        ),
+    ]
+    .map(|(category, features)| (category.to_owned(), features))
+    .into()
+}
+
+fn api(settings: &ServerSettings) -> BTreeMap<String, bool> {
+    let mut api = named(&[
         ("admin", settings.web.is_admin_enabled),
         ("lifecycle", settings.web.is_lifecycle_enabled),
         ("remote_write_receiver", true),
@@ -67,47 +76,51 @@ fn list(settings: &ServerSettings) -> FeatureList {
         ("openapi_3.1", true),
         ("openapi_3.2", true),
     ]);
-    api.extend(
-        search::ALGORITHMS
+    for name in search::ALGORITHMS {
+        api.insert(format!("search_fuzz_alg_{name}"), true);
+    }
+    api
+}
+
+fn language(settings: &ServerSettings) -> BTreeMap<String, bool> {
+    let Features {
+        delayed_name_removal,
+        per_step_stats,
+        type_and_unit_labels,
+        unquoted_utf8_names,
+        ..
+    } = settings.query.features;
+    let mut language = named(&[
+        ("at_modifier", true),
+        ("negative_offset", true),
+        ("per_query_lookback_delta", true),
+        ("subqueries", true),
+        ("per_step_stats", per_step_stats),
+        ("delayed_name_removal", delayed_name_removal),
+        ("type_and_unit_labels", type_and_unit_labels),
+        ("duration_expr", true),
+        ("unquoted_utf8_names", unquoted_utf8_names),
+    ]);
+    language.extend(owned(settings.query.features.keywords()));
+    language
+}
+
+fn functions(settings: &ServerSettings) -> BTreeMap<String, bool> {
+    let has_experimental = settings.query.features.experimental_functions;
+    owned(
+        FUNCTIONS
             .iter()
-            .map(|name| (format!("search_fuzz_alg_{name}"), true)),
-    );
-    let is_on =
-        |experimental: bool| !experimental || settings.query.features.experimental_functions;
-    let all_functions = functions::FUNCTIONS.iter();
-    let all_functions = all_functions
-        .map(|function| (function.name.to_owned(), is_on(function.experimental)))
-        .collect();
-    let operators = settings
-        .query
-        .features
-        .operators()
-        .map(|(name, on)| (name.to_owned(), on))
-        .collect();
-    let rules = named(&[
-        ("query_offset", true),
-        ("keep_firing_for", true),
-        ("concurrent_rule_eval", true),
-    ]);
-    let tsdb = named(&[
-        ("exemplar_storage", true),
-        ("isolation", true),
-        ("native_histograms", true),
-    ]);
-    let prometheus = named(&[
-        ("agent_mode", false),
-        ("server_mode", true),
-        ("auto_reload_config", settings.auto_reload),
-    ]);
-    [
-        ("api", api),
-        ("prometheus", prometheus),
-        ("promql", language),
-        ("promql_functions", all_functions),
-        ("promql_operators", operators),
-        ("rules", rules),
-        ("tsdb", tsdb),
-    ]
-    .map(|(category, features)| (category.to_owned(), features))
-    .into()
+            .map(|function| (function.name, !function.experimental || has_experimental)),
+    )
+}
+
+fn named(features: &[(&'static str, bool)]) -> BTreeMap<String, bool> {
+    owned(features.iter().copied())
+}
+
+fn owned(features: impl IntoIterator<Item = (&'static str, bool)>) -> BTreeMap<String, bool> {
+    features
+        .into_iter()
+        .map(|(name, is_enabled)| (name.to_owned(), is_enabled))
+        .collect()
 }

@@ -62,23 +62,24 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     })
 }
 
+impl DisabledByUse {
+    fn of(disabled: relabel::DisabledByUse) -> Self {
+        Self {
+            at_ms: disabled.at_ms,
+            selector: disabled.selector,
+            who: disabled.who,
+        }
+    }
+}
+
 impl RelabelRule {
     fn of(stats: RelabelRuleStats) -> Self {
-        let query = |relabel::DisabledByUse {
-                         at_ms,
-                         selector,
-                         who,
-                     }| DisabledByUse {
-            at_ms,
-            selector,
-            who,
-        };
         Self {
             name: stats.name,
             state: stats.state.name().to_owned(),
             disable_on_use: stats.disable_on_use,
-            disabled_by_use: stats.disabled_by_use.map(query),
-            would_be_disabled_by: stats.would_be_disabled_by.map(query),
+            disabled_by_use: stats.disabled_by_use.map(DisabledByUse::of),
+            would_be_disabled_by: stats.would_be_disabled_by.map(DisabledByUse::of),
             series: stats.series,
             samples: stats.samples,
             samples_per_second: stats.samples_per_second,

@@ -71,39 +71,43 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
         Ok(labels) => (labels, String::new()),
         Err(invalid) => (None, invalid.to_string()),
     };
-    let map = |labels: Labels| {
-        labels
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    };
-    let steps = steps.into_iter().map(TestStep::of).collect();
     work.respond_json(&RelabelTest {
-        steps,
-        result: result.map(map),
+        steps: steps.into_iter().map(TestStep::of).collect(),
+        result: result.map(|labels| to_map(&labels)),
         error,
     })
 }
 
+fn to_map(labels: &Labels) -> BTreeMap<String, String> {
+    labels
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
 fn read_series(work: &Work, text: &str) -> Result<Labels> {
-    let invalid = |reason| ApiError::invalid_parameter("series", reason);
-    let matchers = parse_selector(&work.ctx, text, invalid)?;
+    let matchers = parse_selector(&work.ctx, text, invalid_series)?;
     if matchers
         .iter()
         .any(|matcher| matcher.op() != MatchOp::Equal)
     {
-        return Err(invalid("expected label=\"value\" matchers only".to_owned()));
+        let reason = "expected label=\"value\" matchers only";
+        return Err(invalid_series(reason.to_owned()));
     }
     let mut pairs: Vec<_> = matchers
         .iter()
         .map(|matcher| (matcher.name(), matcher.value()))
         .collect();
-    Labels::from_unsorted(&mut pairs).map_err(|error| invalid(error.to_string()))
+    Labels::from_unsorted(&mut pairs).map_err(|error| invalid_series(error.to_string()))
+}
+
+fn invalid_series(reason: String) -> ApiError {
+    ApiError::invalid_parameter("series", reason)
 }
 
 fn read_rules(text: &str) -> Result<Relabeling> {
-    let invalid = |reason| ApiError::invalid_parameter("rules", reason);
-    config::parse_rules(text).map_err(|error| invalid(format!("{error:#}")))
+    config::parse_rules(text)
+        .map_err(|error| ApiError::invalid_parameter("rules", format!("{error:#}")))
 }
 
 impl TestStep {

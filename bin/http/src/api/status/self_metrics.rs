@@ -61,11 +61,11 @@ fn describe(family: &MetricFamily) -> Value {
 fn describe_metric(metric: &Metric, kind: MetricType) -> Value {
     let mut object = Map::new();
     if !metric.get_label().is_empty() {
-        let label = |pair: &prometheus::proto::LabelPair| json!({ "name": pair.name(), "value": pair.value() });
-        object.insert(
-            "label".into(),
-            metric.get_label().iter().map(label).collect(),
-        );
+        let mut labels = Vec::new();
+        for pair in metric.get_label() {
+            labels.push(json!({ "name": pair.name(), "value": pair.value() }));
+        }
+        object.insert("label".into(), labels.into());
     }
     let (name, value) = match kind {
         MetricType::COUNTER => (
@@ -84,20 +84,32 @@ fn describe_metric(metric: &Metric, kind: MetricType) -> Value {
 }
 
 fn histogram(histogram: &prometheus::proto::Histogram) -> Value {
-    let bucket = |bucket: &prometheus::proto::Bucket| json!({ "cumulativeCount": bucket.cumulative_count().to_string(), "upperBound": number(bucket.upper_bound()) });
+    let mut buckets = Vec::new();
+    for bucket in histogram.get_bucket() {
+        buckets.push(json!({
+            "cumulativeCount": bucket.cumulative_count().to_string(),
+            "upperBound": number(bucket.upper_bound()),
+        }));
+    }
     json!({
         "sampleCount": histogram.get_sample_count().to_string(),
         "sampleSum": number(histogram.get_sample_sum()),
-        "bucket": histogram.get_bucket().iter().map(bucket).collect::<Vec<_>>(),
+        "bucket": buckets,
     })
 }
 
 fn summary(summary: &prometheus::proto::Summary) -> Value {
-    let quantile = |quantile: &prometheus::proto::Quantile| json!({ "quantile": quantile.quantile(), "value": number(quantile.value()) });
+    let mut quantiles = Vec::new();
+    for quantile in summary.get_quantile() {
+        quantiles.push(json!({
+            "quantile": quantile.quantile(),
+            "value": number(quantile.value()),
+        }));
+    }
     json!({
         "sampleCount": summary.sample_count().to_string(),
         "sampleSum": number(summary.sample_sum()),
-        "quantile": summary.get_quantile().iter().map(quantile).collect::<Vec<_>>(),
+        "quantile": quantiles,
     })
 }
 

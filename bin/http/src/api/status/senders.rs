@@ -54,28 +54,35 @@ schema! {
 /// GET /api/v1/status/senders.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
-    let describe = |(id, stats): (ClientId, ClientStats)| WriteSender {
-        name: stats.name.clone(),
-        address: id
-            .address
-            .map(|address| address.to_string())
-            .unwrap_or_default(),
-        user: id.user.to_string(),
-        user_agent: id.user_agent,
-        path: id.path,
-        samples_per_second: stats.samples_per_second(now_ms),
-        first_ms: stats.first_ms,
-        last_ms: stats.last_ms,
-        requests: stats.n_requests,
-        samples: stats.n_samples,
-        deduplicated: stats.n_deduplicated,
-        failed: stats.n_failed,
-        last_error: stats.last_error,
-        last_error_ms: stats.last_error_ms,
-        newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
-        lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
-    };
-    success(&SenderList {
-        senders: app.clients.list().into_iter().map(describe).collect(),
-    })
+    let mut senders = Vec::new();
+    for (id, stats) in app.clients.list() {
+        senders.push(WriteSender::new(id, stats, now_ms));
+    }
+    success(&SenderList { senders })
+}
+
+impl WriteSender {
+    fn new(id: ClientId, stats: ClientStats, now_ms: i64) -> Self {
+        Self {
+            name: stats.name.clone(),
+            address: id
+                .address
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
+            user: id.user.to_string(),
+            user_agent: id.user_agent,
+            path: id.path,
+            samples_per_second: stats.samples_per_second(now_ms),
+            first_ms: stats.first_ms,
+            last_ms: stats.last_ms,
+            requests: stats.n_requests,
+            samples: stats.n_samples,
+            deduplicated: stats.n_deduplicated,
+            failed: stats.n_failed,
+            last_error: stats.last_error,
+            last_error_ms: stats.last_error_ms,
+            newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
+            lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
+        }
+    }
 }

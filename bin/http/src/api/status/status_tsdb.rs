@@ -55,14 +55,18 @@ schema! {
     }
 }
 
+impl TsdbStat {
+    fn list(counts: Vec<NameCount>) -> Vec<Self> {
+        let mut list = Vec::with_capacity(counts.len());
+        for NameCount { name, count } in counts {
+            list.push(Self { name, value: count });
+        }
+        list
+    }
+}
+
 impl From<Cardinality> for TsdbStatus {
     fn from(found: Cardinality) -> Self {
-        let list = |counts: Vec<NameCount>| {
-            counts
-                .into_iter()
-                .map(|NameCount { name, count }| TsdbStat { name, value: count })
-                .collect()
-        };
         // As in Prometheus, for a head without samples.
         let range = found.range.unwrap_or(TimeRange {
             start_ms: i64::MAX,
@@ -76,10 +80,10 @@ impl From<Cardinality> for TsdbStatus {
                 min_time: range.start_ms,
                 max_time: range.end_ms,
             },
-            series_count_by_metric_name: list(found.series_by_metric),
-            label_value_count_by_label_name: list(found.values_by_label),
-            memory_in_bytes_by_label_name: list(found.bytes_by_label),
-            series_count_by_label_value_pair: list(found.series_by_pair),
+            series_count_by_metric_name: TsdbStat::list(found.series_by_metric),
+            label_value_count_by_label_name: TsdbStat::list(found.values_by_label),
+            memory_in_bytes_by_label_name: TsdbStat::list(found.bytes_by_label),
+            series_count_by_label_value_pair: TsdbStat::list(found.series_by_pair),
         }
     }
 }

@@ -38,7 +38,7 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
             .sum(),
     )?;
     if !metric.is_empty() {
-        record.metrics.retain(|entry| &*entry.text == metric);
+        record.metrics.retain(|used| &*used.text == metric);
         record.selectors.clear();
     }
     for entries in [&mut record.metrics, &mut record.selectors] {
@@ -51,18 +51,18 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
             record.since_ms, record.n_evicted
         );
         work.out.buffer().extend_from_slice(head.as_bytes());
-        work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
+        work.array(&record.metrics, |out, metric| write(out, "metric", metric))?;
         work.out.buffer().extend_from_slice(b",\"selectors\":");
-        work.array(&record.selectors, |out, entry| {
-            write(out, "selector", entry)
+        work.array(&record.selectors, |out, selector| {
+            write(out, "selector", selector)
         })?;
         work.out.buffer().push(b'}');
         Ok(())
     })
 }
 
-fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {
-    let requesters: Vec<_> = entry
+fn write(out: &mut Vec<u8>, key: &str, used: &Entry) {
+    let requesters: Vec<_> = used
         .requesters
         .iter()
         .map(|requester| {
@@ -79,8 +79,8 @@ fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {
         })
         .collect();
     let json: Value = json!({
-        key: entry.text, "queries": entry.n_queries, "lastMs": entry.last_ms, "allLabels": entry.all_labels,
-        "matchedLabels": entry.matched, "groupedLabels": entry.grouped, "requesters": requesters,
+        key: used.text, "queries": used.n_queries, "lastMs": used.last_ms, "allLabels": used.all_labels,
+        "matchedLabels": used.matched, "groupedLabels": used.grouped, "requesters": requesters,
     });
     out.extend_from_slice(json.to_string().as_bytes());
 }

@@ -51,21 +51,23 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
     })?;
     let mut form = Form::default();
     form.add(query.as_bytes())?;
-    let extra_label = |pair: &str| match pair.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(ApiError::invalid_parameter(
-            "extra_label",
-            format!("{pair:?} is not name=value"),
-        )),
-    };
+    let mut extra_labels = Vec::new();
+    for pair in form.all("extra_label") {
+        match pair.split_once('=') {
+            Some((name, value)) if !name.is_empty() => {
+                extra_labels.push((name.to_owned(), value.to_owned()));
+            }
+            _ => {
+                let reason = format!("{pair:?} is not name=value");
+                return Err(ApiError::invalid_parameter("extra_label", reason));
+            }
+        }
+    }
     Ok(Import {
         format,
         compression,
         now_ms: Timestamp::now().as_millisecond(),
-        extra_labels: form
-            .all("extra_label")
-            .map(extra_label)
-            .collect::<Result<_, _>>()?,
+        extra_labels,
         timeout,
     })
 }

@@ -5,20 +5,24 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use varve_config::flags::QueueTimeoutStatus;
+use varve_context::Charge;
 use varve_env::{Clock, SystemClock};
 use varve_ingest::admission::Origin;
 use varve_ingest::{Receiver, WriteError, Written};
+use varve_server::requests::active::Registration;
 use varve_server::requests::life::RequestFailure;
-use varve_server::requests::record::RequestClass;
+use varve_server::requests::record::{RequestClass, RequestRecord};
 use varve_server::requests::tenant::User;
 
 use super::team::named_team;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::requester::record_of;
+use crate::serving::app::App;
 use crate::serving::log_limiter::LogLimiter;
 use crate::serving::request_body::{BodyError, BodyLimits, read};
 use crate::serving::state::HttpState;
@@ -40,46 +44,24 @@ pub(crate) async fn ingest(
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written> {
     let record = record_of(request.extensions())?;
-    let app = &state.app;
-    let settings = &app.settings;
+    let queue_timeout_status = state.app.settings.write.queue_timeout_status;
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().cloned();
 
+    let app = Arc::clone(&state.app);
     let mut charge = app.requests.memory_of_write(&record).charge();
-    let limits = BodyLimits::new(
-        settings.write.body_size_max,
-        "--ingest.body-size-max",
-        settings,
-    );
-    let body = match read(request.into_body(), limits, &mut charge).await {
-        Ok(body) => body,
-        Err(error) => {
-            app.rejections
-                .add_request(record.write_client(), reason(&error), error.to_string());
-            return Err(unread(error));
-        }
-    };
+    let body = read_body(&app, &record, request.into_body(), &mut charge).await?;
 
     let ctx = app.requests.write_context(&record, QUEUE_TIME_MAX);
     let registration = app.requests.start(&record, RequestClass::Write, &ctx);
     let permit = state
         .admit(&record, RequestClass::Write, &ctx)
         .await
-        .map_err(|rejected| {
-            rejected
-                .rejected_write(settings.write.queue_timeout_status)
-                .plain()
-        })?;
+        .map_err(|rejected| rejected.rejected_write(queue_timeout_status).plain())?;
     let store = app.store().ok_or_else(|| ApiError::stopping().plain())?;
 
-    let app = Arc::clone(app);
     // Runs to its end even if the sender disconnects: the sender would retry a half-stored request.
     let written = tokio::task::spawn_blocking(move || {
-        registration.begin();
-        if let Some(trace) = record.trace() {
-            trace.add_part("queue", record.queued());
-        }
-
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
@@ -90,33 +72,71 @@ pub(crate) async fn ingest(
             labels: record.tenant.as_ref().map_or(&[], |tenant| &tenant.labels),
             on_queued: Some(&release),
         };
-        let part = record.part("store");
-        let written = work(&store.receiver, &origin, &body);
-        drop(part);
-
-        app.rejections.add(|| record.write_client(), &written);
-        if let Ok(written) = &written {
-            app.rules.note_progress(&record, written);
-        }
-        app.clients
-            .add(SystemClock.now_ms(), record.write_client(), &written);
-        let reason = written.as_ref().err().map(ToString::to_string);
-        let failure = reason.as_deref().map(|reason| RequestFailure {
-            reason,
-            is_memory_limit: false,
-            is_malformed: false,
-        });
-        app.requests.end(registration, failure);
-        drop((charge, permit));
+        let written = store_body(&app, registration, || work(&store.receiver, &origin, &body));
+        // The body stays charged until the request has ended.
+        drop(charge);
         written
     });
     match written.await {
-        Ok(written) => written.map_err(|error| failed(&error, settings.write.queue_timeout_status)),
+        Ok(written) => written.map_err(|error| failed(&error, queue_timeout_status)),
         Err(_panic_is_logged) => {
             state.app.metrics.panics.inc();
             Err(ApiError::panicked().plain())
         }
     }
+}
+
+/// Reads the body of a write request. A body that cannot be read is listed as rejected.
+async fn read_body(
+    app: &App,
+    record: &RequestRecord,
+    body: Body,
+    charge: &mut Charge,
+) -> Result<Vec<u8>> {
+    let limits = BodyLimits::new(
+        app.settings.write.body_size_max,
+        "--ingest.body-size-max",
+        &app.settings,
+    );
+    read(body, limits, charge).await.map_err(|error| {
+        app.rejections
+            .add_request(record.write_client(), reason(&error), error.to_string());
+        unread(error)
+    })
+}
+
+/// Runs `work`, which stores the body of an admitted request, tells all that count samples what it
+/// has written, and ends the request.
+fn store_body(
+    app: &App,
+    registration: Registration,
+    work: impl FnOnce() -> Result<Written, WriteError>,
+) -> Result<Written, WriteError> {
+    let record = Arc::clone(registration.request());
+    registration.begin();
+    if let Some(trace) = record.trace() {
+        trace.add_part("queue", record.queued());
+    }
+
+    let part = record.part("store");
+    let written = work();
+    drop(part);
+
+    app.rejections.add(|| record.write_client(), &written);
+    if let Ok(written) = &written {
+        app.rules.note_progress(&record, written);
+    }
+    app.clients
+        .add(SystemClock.now_ms(), record.write_client(), &written);
+
+    let reason = written.as_ref().err().map(ToString::to_string);
+    let failure = reason.as_deref().map(|reason| RequestFailure {
+        reason,
+        is_memory_limit: false,
+        is_malformed: false,
+    });
+    app.requests.end(registration, failure);
+    written
 }
 
 /// Responds to a write that was stored, at least in part.

@@ -20,8 +20,8 @@ const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// POST /api/v1/write.
 pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result {
-    let unsupported = |reason| ApiError::new(ErrorKind::UnsupportedMedia, reason).plain();
-    let version = negotiate(request.headers()).map_err(unsupported)?;
+    let version = negotiate(request.headers())
+        .map_err(|reason| ApiError::new(ErrorKind::UnsupportedMedia, reason).plain())?;
     let outcome = ingest(&state, request, move |receiver, origin, body| {
         receiver.write(origin, version, body)
     })

@@ -167,8 +167,9 @@ fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
 fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     let kind = i64::from(chunk.encoding.code()) - 1;
     let size_of_raw = 1 + encoded_len_varint(kind as u64) + size_of_field(chunk.bytes.len());
-    let size_of_time = |time_ms: i64| 1 + encoded_len_varint(time_ms as u64);
-    let size = size_of_time(chunk.min_ms) + size_of_time(chunk.max_ms) + size_of_field(size_of_raw);
+    let size_of_min = 1 + encoded_len_varint(chunk.min_ms as u64);
+    let size_of_max = 1 + encoded_len_varint(chunk.max_ms as u64);
+    let size = size_of_min + size_of_max + size_of_field(size_of_raw);
     encode_key(2, WireType::LengthDelimited, out);
     encode_varint(size as u64, out);
     put_integer(1, chunk.min_ms, out);

@@ -127,22 +127,24 @@ fn write_all<S>(
     hidden: &[&str],
     mut write: impl FnMut(&mut SeriesWriter<'_>, &mut Work, &Labels, &S) -> Result<()>,
 ) -> Result<()> {
-    let is_removed = |name: &String| request.without_replica_labels.contains(name);
-    let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
+    let removed = &request.without_replica_labels;
+    let added = caller
+        .external
+        .iter()
+        .filter(|(name, _)| !removed.contains(name));
     let series = order::sorted(&work.ctx, series, hidden, added);
     let shard = Shard::of(request.shard_info.clone());
     let limit = usize::try_from(request.limit)
         .ok()
         .filter(|limit| *limit > 0)
         .unwrap_or(usize::MAX);
-    let is_selected = |labels: &Labels| shard.as_ref().is_none_or(|shard| shard.has(labels));
     let mut writer = SeriesWriter::new(
         out,
         usize::try_from(request.response_batch_size).unwrap_or_default(),
     );
-    let selected = series.filter(|next| {
-        next.as_ref()
-            .map_or(true, |(labels, _)| is_selected(labels))
+    let selected = series.filter(|next| match (next, &shard) {
+        (Ok((labels, _)), Some(shard)) => shard.has(labels),
+        _ => true,
     });
     for next in selected.take(limit) {
         let (labels, series) = next?;

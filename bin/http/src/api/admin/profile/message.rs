@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::iter::once;
 use std::time::{Duration, UNIX_EPOCH};
 
 use pprof::{Report, Symbol};
@@ -14,70 +13,87 @@ use varve_wire::pprof::{
 
 /// Returns the encoded profile. Its samples have a count, a CPU time, and the name of their thread.
 pub(super) fn encode(report: &Report) -> Vec<u8> {
-    let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    let period = 1_000_000_000 / i64::from(report.timing.frequency.max(1));
+    let timing = &report.timing;
+    let period_nanos = 1_000_000_000 / i64::from(timing.frequency.max(1));
     let mut tables = Tables::default();
-    let [samples, count, cpu, nanoseconds, thread] =
-        ["samples", "count", "cpu", "nanoseconds", "thread"].map(|text| tables.string(text));
-    let cpu_time = ValueTypeMessage {
-        kind: cpu,
-        unit: nanoseconds,
+    let count = ValueTypeMessage {
+        kind: tables.string("samples"),
+        unit: tables.string("count"),
     };
-    let sample = report.data.iter().map(|(stack, &n_samples)| {
+    let cpu_time = ValueTypeMessage {
+        kind: tables.string("cpu"),
+        unit: tables.string("nanoseconds"),
+    };
+    let thread_key = tables.string("thread");
+
+    let mut samples = Vec::with_capacity(report.data.len());
+    for (stack, &n_samples) in &report.data {
         let n_samples = i64::try_from(n_samples).unwrap_or(i64::MAX);
-        SampleMessage {
-            location_id: stack
-                .frames
-                .iter()
-                .map(|symbols| tables.location(symbols))
-                .collect(),
-            value: vec![n_samples, n_samples.saturating_mul(period)],
+        let mut location_ids = Vec::with_capacity(stack.frames.len());
+        for symbols in &stack.frames {
+            location_ids.push(tables.location(symbols));
+        }
+        samples.push(SampleMessage {
+            location_id: location_ids,
+            value: vec![n_samples, n_samples.saturating_mul(period_nanos)],
             label: vec![SampleLabelMessage {
-                key: thread,
+                key: thread_key,
                 text: tables.string(&stack.thread_name),
             }],
-        }
-    });
-    let sample = sample.collect();
-    let Tables {
-        strings,
-        functions,
-        locations,
-    } = tables;
-    let line = |(function_id, line)| LineMessage { function_id, line };
-    let location = |(lines, id): (Vec<_>, _)| LocationMessage {
-        id,
-        line: lines.into_iter().map(line).collect(),
-    };
-    let function = |((name, filename), id)| FunctionMessage {
-        id,
-        name,
-        system_name: name,
-        filename,
-    };
-    let strings = strings.into_values().into_iter().map(|(text, _)| text);
+        });
+    }
+
+    let started = timing.start_time.duration_since(UNIX_EPOCH);
     let message = ProfileMessage {
-        sample_type: vec![
-            ValueTypeMessage {
-                kind: samples,
-                unit: count,
-            },
-            cpu_time.clone(),
-        ],
-        sample,
-        location: locations.into_values().into_iter().map(location).collect(),
-        function: functions.into_values().into_iter().map(function).collect(),
-        string_table: once(String::new()).chain(strings).collect(),
-        time_nanos: report
-            .timing
-            .start_time
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, nanos),
-        duration_nanos: nanos(report.timing.duration),
+        sample_type: vec![count, cpu_time.clone()],
+        sample: samples,
+        location: location_messages(tables.locations),
+        function: function_messages(tables.functions),
+        string_table: string_table(tables.strings),
+        time_nanos: nanos(started.unwrap_or_default()),
+        duration_nanos: nanos(timing.duration),
         period_type: Some(cpu_time),
-        period,
+        period: period_nanos,
     };
     message.encode_to_vec()
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn location_messages(locations: Ids<Vec<(u64, i64)>>) -> Vec<LocationMessage> {
+    let mut messages = Vec::new();
+    for (lines, id) in locations.into_values() {
+        let line = lines
+            .into_iter()
+            .map(|(function_id, line)| LineMessage { function_id, line })
+            .collect();
+        messages.push(LocationMessage { id, line });
+    }
+    messages
+}
+
+fn function_messages(functions: Ids<(i64, i64)>) -> Vec<FunctionMessage> {
+    let mut messages = Vec::new();
+    for ((name, filename), id) in functions.into_values() {
+        messages.push(FunctionMessage {
+            id,
+            name,
+            system_name: name,
+            filename,
+        });
+    }
+    messages
+}
+
+/// Returns all strings, the empty one first.
+fn string_table(strings: Ids<String>) -> Vec<String> {
+    let mut table = vec![String::new()];
+    for (text, _id) in strings.into_values() {
+        table.push(text);
+    }
+    table
 }
 
 /// What samples refer to.
@@ -96,21 +112,19 @@ impl Tables {
         if text.is_empty() {
             0
         } else {
-            self.strings.of(text.to_owned()).cast_signed()
+            self.strings.id(text.to_owned()).cast_signed()
         }
     }
 
     fn location(&mut self, symbols: &[Symbol]) -> u64 {
-        let lines = symbols.iter().map(|symbol| {
+        let mut lines = Vec::with_capacity(symbols.len());
+        for symbol in symbols {
             let name = self.string(&symbol.name());
             let filename = self.string(&symbol.filename());
-            (
-                self.functions.of((name, filename)),
-                i64::from(symbol.lineno()),
-            )
-        });
-        let lines = lines.collect();
-        self.locations.of(lines)
+            let function_id = self.functions.id((name, filename));
+            lines.push((function_id, i64::from(symbol.lineno())));
+        }
+        self.locations.id(lines)
     }
 }
 
@@ -124,7 +138,8 @@ impl<T> Default for Ids<T> {
 }
 
 impl<T: Eq + Hash> Ids<T> {
-    fn of(&mut self, value: T) -> u64 {
+    /// Returns the id of a value, which is added if it is new.
+    fn id(&mut self, value: T) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(value).or_insert(next)
     }
