@@ -1,9 +1,14 @@
-use varve_context::Limit;
-use varve_system::excerpt::QUOTED_SIZE_MAX;
-use varve_wire::time;
+use std::time::Duration;
 
+use varve_context::{Limit, QueryContext};
+use varve_query::Steps;
+use varve_system::excerpt::QUOTED_SIZE_MAX;
+use varve_wire::time::{self, parse_time, to_ms};
+
+use super::form::{PARAMETERS_MAX, grouped};
+use super::selectors::SELECTOR_SIZE_MAX;
 use super::*;
-use crate::error::{ErrorKind, Result};
+use crate::error::{ApiError, ErrorKind, Result};
 
 fn form(encoded: &str) -> Form {
     let mut form = Form::default();

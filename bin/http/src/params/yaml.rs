@@ -6,7 +6,7 @@
 
 use varve_context::Charge;
 
-use super::Form;
+use super::form::Form;
 use crate::error::{ApiError, Result};
 
 /// Maximum bytes of a parameter in YAML. All rules of kube-prometheus have some 400 KiB.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use varve_ingest::relabel::EnabledRelabelRule;
 use varve_server::requests::record::RequestRecord;
 
+use super::request::run;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 use crate::response::success;
@@ -30,7 +31,7 @@ pub(crate) async fn enable(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    super::run(&app, record, move |store| {
+    run(&app, record, move |store| {
         form.check_encoding()?;
         let name = form.first("name");
         let Some(enabled) = store.receiver.enable_relabel_rule(name) else {

@@ -12,7 +12,7 @@ use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 use varve_tsdb::{Db, ReadContext};
 
-use super::{no_content, run};
+use super::request::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::{Form, invalid_match, parse_selector};
 use crate::response::success;

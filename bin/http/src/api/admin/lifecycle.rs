@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use varve_server::requests::record::RequestRecord;
 
-use super::audit;
+use super::request::audit;
 use crate::error::{ApiError, Result};
 use crate::serving::app::App;
 

@@ -11,7 +11,7 @@ use varve_wire::prometheus::exposition::{
 use varve_wire::prometheus::types::SpanMessage;
 
 use super::format::Format;
-use super::{Kind, Latest};
+use super::latest::{Kind, Latest};
 use crate::error::Result;
 use crate::serving::run::Work;
 

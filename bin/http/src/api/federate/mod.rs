@@ -10,6 +10,7 @@
 //! Staleness markers and series without a name are skipped.
 
 mod format;
+mod latest;
 mod message;
 mod text;
 
@@ -23,12 +24,9 @@ use axum::response::IntoResponse;
 use varve_advise::usage::Requester;
 use varve_context::{Charge, QueryContext};
 use varve_env::{Clock, SystemClock};
-use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
 use varve_model::labels::METRIC_NAME;
-use varve_model::staleness::is_stale_nan;
-use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
+use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_server::requests::record::RequestRecord;
-use varve_tsdb::select::Series;
 
 use super::selector_union::SelectorUnion;
 use crate::error::{ApiError, Result};
@@ -37,6 +35,7 @@ use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use format::Format;
+use latest::{Kind, Latest};
 
 /// Written with an empty value for series without this label, so that the scraper does not add its
 /// own value.
@@ -101,83 +100,6 @@ fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>> 
         }
     }
     Ok(selectors)
-}
-
-/// The latest sample of a series.
-struct Latest {
-    labels: Labels,
-    timestamp_ms: i64,
-    value: f64,
-    histogram: Option<Arc<Histogram>>,
-}
-
-/// The kind of a family. Families of different kinds may have the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Untyped,
-    Histogram,
-    GaugeHistogram,
-}
-
-impl Latest {
-    /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a
-    /// staleness marker.
-    fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>> {
-        columns.clear();
-        series.read(columns)?;
-        let Some(idx) = columns.len().checked_sub(1) else {
-            return Ok(None);
-        };
-        let value = columns.values[idx];
-        if is_stale_nan(value) {
-            return Ok(None);
-        }
-        let histogram = columns.histogram(idx).cloned();
-        Ok(Some(Self {
-            labels: series.labels().clone(),
-            timestamp_ms: columns.timestamps_ms[idx],
-            value,
-            histogram,
-        }))
-    }
-
-    fn kind(&self) -> Kind {
-        match &self.histogram {
-            None => Kind::Untyped,
-            Some(histogram) if histogram.reset_hint == ResetHint::Gauge => Kind::GaugeHistogram,
-            Some(_) => Kind::Histogram,
-        }
-    }
-
-    /// Returns `true` if it is a histogram with exponential buckets, which the text format cannot
-    /// represent.
-    fn is_native(&self) -> bool {
-        self.histogram
-            .as_ref()
-            .is_some_and(|histogram| histogram.schema != CUSTOM_BUCKETS_SCHEMA)
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Self>()
-            + self.labels.size()
-            + self
-                .histogram
-                .as_ref()
-                .map_or(0, |histogram| 16 * histogram.n_buckets() + 256)
-    }
-
-    /// Returns the labels without the name, then the labels of `external` that the series does not
-    /// have.
-    fn labels<'a>(
-        &'a self,
-        external: &'a BTreeMap<String, String>,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let own = self.labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-        let missing = external
-            .iter()
-            .filter(|(name, _)| self.labels.get(name).is_none());
-        own.chain(missing.map(|(name, value)| (name.as_str(), value.as_str())))
-    }
 }
 
 /// Series that precede their family in label order.

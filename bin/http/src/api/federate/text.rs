@@ -6,8 +6,8 @@ use std::io::Write;
 use varve_promql::decimal::General;
 
 use super::format::{Format, is_legacy_metric_name};
+use super::latest::{Kind, Latest};
 use super::message::cumulative;
-use super::{Kind, Latest};
 
 /// Appends the head of a family.
 pub(super) fn write_head(out: &mut Vec<u8>, name: &str, kind: Kind) {

@@ -14,7 +14,7 @@ use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
 use varve_tsdb::{Db, ReadContext};
 
-use super::Request;
+use super::request::Request;
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_selector, parse_selectors, unescape_label_name};

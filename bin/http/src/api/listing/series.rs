@@ -10,7 +10,7 @@ use varve_model::{Labels, Matcher};
 use varve_query::usage::LabelSet;
 use varve_server::requests::record::RequestRecord;
 
-use super::Request;
+use super::request::Request;
 use crate::error::Result;
 use crate::json;
 use crate::params::{Form, invalid_match, parse_selectors};

@@ -15,7 +15,7 @@ use varve_server::queries::query_breaker::FailedQuery;
 use varve_server::requests::record::{Active, RequestClass, RequestRecord};
 use varve_system::excerpt::truncate;
 
-use crate::api::admin::{audit, check_enabled};
+use crate::api::admin::request::{audit, check_enabled};
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::response::success;
 use crate::serving::app::App;

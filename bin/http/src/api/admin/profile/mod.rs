@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use varve_server::lifecycle::Phase;
 use varve_server::requests::record::RequestRecord;
 
-use super::{audit, check_enabled};
+use super::request::{audit, check_enabled};
 use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::plain;
