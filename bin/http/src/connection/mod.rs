@@ -33,7 +33,7 @@ use tokio_rustls::TlsAcceptor;
 use varve_config::web::ALPN_HTTP2;
 use varve_server::requests::tenant::Peer;
 
-use super::error::ApiError;
+use super::serving::observe::TooManyConnections;
 use super::serving::route_prefix::Routes;
 use super::web_config::LiveWebConfig;
 use crate::serving::app::App;
@@ -66,8 +66,6 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const STREAM_SEND_BUFFER: usize = 64 << 10;
 /// Maximum size of the headers of an HTTP/2 request.
 const HEADERS_SIZE_MAX: u32 = 64 << 10;
-
-const CONNECTIONS_FLAG: &str = "--web.max-connections";
 
 /// What all connections share.
 #[derive(Clone)]
@@ -314,22 +312,6 @@ async fn serve_request(
             .insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| guard.guard_body(streams::paced(body))))
-}
-
-/// Extension of a request on a reserved connection that needs a regular permit and got none: the
-/// maximum number of connections. The routes reject it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TooManyConnections(usize);
-
-impl TooManyConnections {
-    /// Returns the error of the request.
-    pub(crate) fn error(self) -> ApiError {
-        let Self(max) = self;
-        let open = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}");
-        ApiError::unavailable(format!("{open}, and none of them can be closed"))
-            .with_limit(CONNECTIONS_FLAG)
-            .plain()
-    }
 }
 
 /// Returns the HTTP implementation with the limits of a connection.

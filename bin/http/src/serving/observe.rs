@@ -15,11 +15,27 @@ use varve_server::traces::{Trace, TraceOrigin};
 use varve_system::excerpt::truncate;
 
 use super::state::HttpState;
-use crate::connection::TooManyConnections;
-use crate::error::LimitHit;
+use crate::error::{ApiError, LimitHit};
 
 /// Bytes of a query in a trace.
 const TRACED_QUERY_SIZE_MAX: usize = 4 << 10;
+
+const CONNECTIONS_FLAG: &str = "--web.max-connections";
+
+/// Extension of a request on a reserved connection that needs a regular permit and got none: the
+/// maximum number of connections. [`observe`] rejects it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TooManyConnections(pub(crate) usize);
+
+impl TooManyConnections {
+    fn error(self) -> ApiError {
+        let Self(max) = self;
+        let open = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}");
+        ApiError::unavailable(format!("{open}, and none of them can be closed"))
+            .with_limit(CONNECTIONS_FLAG)
+            .plain()
+    }
+}
 
 /// Creates the record of a request. This layer is around fallbacks, too, so that every handler can
 /// extract the record. The route of a path that is not served is empty.
