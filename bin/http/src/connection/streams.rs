@@ -174,11 +174,11 @@ impl HttpBody for Paced {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let of_body = self.body.size_hint();
+        let body_hint = self.body.size_hint();
         let rest = self.rest.len() as u64;
         let mut hint = SizeHint::default();
-        hint.set_lower(of_body.lower().saturating_add(rest));
-        if let Some(upper) = of_body.upper() {
+        hint.set_lower(body_hint.lower().saturating_add(rest));
+        if let Some(upper) = body_hint.upper() {
             hint.set_upper(upper.saturating_add(rest));
         }
         hint

@@ -143,12 +143,11 @@ fn send<'a>(
         charge.grow(2 * (size_of::<String>() + text.len()))?;
         response.texts.push(text.to_owned());
     }
-    let is_truncated = texts.next().is_some();
-    response
-        .warnings
-        .extend(is_truncated.then(|| TRUNCATED.to_owned()));
-    response
-        .warnings
-        .extend(work.ctx.partial().map(str::to_owned));
+    if texts.next().is_some() {
+        response.warnings.push(TRUNCATED.to_owned());
+    }
+    if let Some(partial) = work.ctx.partial() {
+        response.warnings.push(partial.to_owned());
+    }
     out.send(work, &response)
 }

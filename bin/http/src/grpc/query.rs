@@ -225,12 +225,14 @@ fn send_value(
             )
         }
         Value::String { .. } => Ok(()),
-        Value::Vector(samples) => send_series(query, work, out, samples.into_iter().map(of_sample)),
+        Value::Vector(samples) => {
+            send_series(query, work, out, samples.into_iter().map(sample_series))
+        }
         Value::Matrix(series) => send_series(
             query,
             work,
             out,
-            series.into_iter().map(|series| of_series(&series)),
+            series.into_iter().map(|series| matrix_series(&series)),
         ),
     }
 }
@@ -276,7 +278,7 @@ fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<()> {
     out.send(work, &QueryResponse { part: Some(part) })
 }
 
-fn of_sample(
+fn sample_series(
     VectorSample {
         labels,
         point,
@@ -289,13 +291,13 @@ fn of_sample(
                 timestamp_ms: point.timestamp_ms,
                 histogram,
             }];
-            of_series(&MatrixSeries {
+            matrix_series(&MatrixSeries {
                 labels,
                 points: Vec::new(),
                 histograms,
             })
         }
-        None => of_series(&MatrixSeries {
+        None => matrix_series(&MatrixSeries {
             labels,
             points: vec![point],
             histograms: Vec::new(),
@@ -304,7 +306,7 @@ fn of_sample(
 }
 
 /// Floats and histograms are separate lists in the message too.
-fn of_series(
+fn matrix_series(
     MatrixSeries {
         labels: own,
         points,

@@ -188,7 +188,10 @@ pub(crate) async fn compress(
     if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
-    let (Some(coding), Ok(record)) = (coding, record) else {
+    let Some(coding) = coding else {
+        return response;
+    };
+    let Ok(record) = record else {
         return response;
     };
     let mut charge = state.app.requests.memory(&record).charge();

@@ -71,7 +71,7 @@ pub(crate) struct Permit {
     /// `None` while it is released.
     permit: Option<FairPermit>,
     /// The permit of the request's tenant, held until the request ends.
-    _of_tenant: Option<FairPermit>,
+    _tenant_permit: Option<FairPermit>,
 }
 
 impl Queue {
@@ -122,7 +122,7 @@ impl Gate {
         ctx: &QueryContext,
     ) -> Result<Permit> {
         let started = Instant::now();
-        let of_tenant = match reads {
+        let tenant_permit = match reads {
             Some(reads) => Some(self.admit_to_tenant(reads, ctx).await?),
             None => None,
         };
@@ -151,7 +151,7 @@ impl Gate {
             gate: self.clone(),
             user: Arc::clone(user),
             permit: Some(permit),
-            _of_tenant: of_tenant,
+            _tenant_permit: tenant_permit,
         })
     }
 

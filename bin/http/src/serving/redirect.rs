@@ -106,10 +106,10 @@ pub(super) fn clean(path: &str) -> Cow<'_, str> {
 /// Returns `true` if a path matches the path of an endpoint, whose elements in braces match any
 /// element.
 fn fits(served: &str, path: &str) -> bool {
-    let mut of_served = served.split('/');
-    let mut of_path = path.split('/');
+    let mut served_elements = served.split('/');
+    let mut path_elements = path.split('/');
     loop {
-        match (of_served.next(), of_path.next()) {
+        match (served_elements.next(), path_elements.next()) {
             (None, None) => return true,
             (Some(served), Some(element)) if served == element || served.starts_with('{') => {}
             _ => return false,

@@ -60,8 +60,10 @@ fn reject(app: &App, method: &Method) -> Option<Response> {
             "Only POST or PUT requests allowed",
         ));
     }
-    (!app.settings.web.is_lifecycle_enabled)
-        .then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
+    if !app.settings.web.is_lifecycle_enabled {
+        return Some(text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."));
+    }
+    None
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response {

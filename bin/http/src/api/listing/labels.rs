@@ -167,7 +167,10 @@ impl Task for ListingJob {
         work.array(texts.iter().take(*limit), |out, text| {
             json::write_html_string(out, text.as_bytes())
         })?;
-        let warning = (texts.len() > *limit).then(|| TRUNCATED.to_owned());
-        work.close(&Vec::from_iter(warning), &[])
+        let mut warnings = Vec::new();
+        if texts.len() > *limit {
+            warnings.push(TRUNCATED.to_owned());
+        }
+        work.close(&warnings, &[])
     }
 }

@@ -54,7 +54,10 @@ impl Request {
         work.out.buffer().push(b'[');
         let is_truncated = self.write_series(work, &selectors)?;
         work.out.buffer().push(b']');
-        let warnings = Vec::from_iter(is_truncated.then(|| TRUNCATED.to_owned()));
+        let mut warnings = Vec::new();
+        if is_truncated {
+            warnings.push(TRUNCATED.to_owned());
+        }
         work.close(&warnings, &[])
     }
 

@@ -136,12 +136,14 @@ fn retention(app: &App) -> String {
         return format!("{} after upload", print_duration(age));
     }
     let Retention { time, size } = app.settings.retention(&app.config.current());
-    let time = (!time.is_zero()).then(|| print_duration(time));
-    let size = (size > 0).then(|| print_size(size));
-    time.into_iter()
-        .chain(size)
-        .collect::<Vec<_>>()
-        .join(" or ")
+    let mut bounds = Vec::new();
+    if !time.is_zero() {
+        bounds.push(print_duration(time));
+    }
+    if size > 0 {
+        bounds.push(print_size(size));
+    }
+    bounds.join(" or ")
 }
 
 schema! {
