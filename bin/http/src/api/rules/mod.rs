@@ -5,6 +5,7 @@
 
 pub mod backtest;
 pub mod explain;
+mod firings;
 mod list;
 
 use std::sync::Arc;

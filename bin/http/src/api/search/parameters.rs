@@ -87,18 +87,7 @@ impl Search {
             ))
         })?;
 
-        let mut terms = Vec::new();
-        for text in form.all("search[]") {
-            if text.is_empty() {
-                continue;
-            }
-            let text = if case_sensitive {
-                text.to_owned()
-            } else {
-                text.to_lowercase()
-            };
-            terms.push(Term::new(text, algorithm, threshold));
-        }
+        let terms = read_terms(form, algorithm, threshold, case_sensitive);
         Ok(Self {
             selectors,
             range,
@@ -110,6 +99,28 @@ impl Search {
             batch_size,
         })
     }
+}
+
+/// Returns the terms to compare with names. Empty ones are ignored.
+fn read_terms(
+    form: &Form,
+    algorithm: Algorithm,
+    threshold: f64,
+    case_sensitive: bool,
+) -> Vec<Term> {
+    let mut terms = Vec::new();
+    for text in form.all("search[]") {
+        if text.is_empty() {
+            continue;
+        }
+        let text = if case_sensitive {
+            text.to_owned()
+        } else {
+            text.to_lowercase()
+        };
+        terms.push(Term::new(text, algorithm, threshold));
+    }
+    terms
 }
 
 fn read_range(form: &Form) -> Result<TimeRange> {
