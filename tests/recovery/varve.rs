@@ -415,7 +415,7 @@ fn tools_report_a_block_that_cannot_be_opened() {
     }
 }
 
-/// A server rejects damaged delete rules and skips an empty segment. `verify` used to find the
+/// A server rejects damaged tombstones and skips an empty segment. `verify` used to find the
 /// directory sound.
 #[test]
 fn verify_reports_damaged_delete_rules_and_an_empty_segment() {
@@ -427,7 +427,7 @@ fn verify_reports_damaged_delete_rules_and_an_empty_segment() {
         dir.join("tombstones"),
         dir.join("wal/000000-001/000/samples-00000001"),
     );
-    std::fs::write(&rules, b"VTMB").expect("write delete rules");
+    std::fs::write(&rules, b"VTMB").expect("write tombstones");
     std::fs::write(&segment, b"").expect("empty a segment");
     let found = json("verify", &dir, &[], 1);
     let paths: Vec<_> = found["damage"]

@@ -105,7 +105,7 @@ fn open_to_read(path: &Path) -> io::Result<File> {
 }
 
 /// Rejects anything but regular files: opening a pipe blocks, and a device never ends. A dangling
-/// link does not count as a missing file: if the delete rules cannot be read, deleted samples must
+/// link does not count as a missing file: if the tombstones cannot be read, deleted samples must
 /// not reappear.
 fn check_regular(path: &Path) -> io::Result<()> {
     let rejected = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));

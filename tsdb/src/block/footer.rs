@@ -14,7 +14,7 @@
 //! wrote the block), and varints (times are zigzag-encoded):
 //! ```text
 //! id of the block; window: start, end; level; flushes: first, last; number of sources, their ids;
-//! id of the last delete rule applied; samples: oldest time, newest time, number of series, number of samples;
+//! id of the last tombstone applied; samples: oldest time, newest time, number of series, number of samples;
 //! bytes of rows, of timestamp columns, of the index; the directory's pages of groups: number, references; its pages of
 //! timestamp columns: number, references; reference of the index's root
 //! ```
@@ -351,7 +351,7 @@ mod tests {
         check_rejected("no flush can follow", &|meta| {
             meta.origin.flushes = (4, NUMBER_MAX + 1)
         });
-        check_rejected("no rule can follow", &|meta| {
+        check_rejected("no tombstone can follow", &|meta| {
             meta.origin.deletions = u64::MAX
         });
         check_rejected("samples before the window", &|meta| {

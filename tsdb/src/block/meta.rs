@@ -10,7 +10,7 @@ pub(crate) const EMPTY_RANGE: TimeRange = TimeRange {
     end_ms: i64::MIN,
 };
 
-/// The highest accepted id of a block, a flush or a delete rule. There is always a next id.
+/// The highest accepted id of a block, a flush or a tombstone. There is always a next id.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// The id of a block: unique in a store and never reused.
@@ -60,7 +60,7 @@ pub(crate) struct BlockOrigin {
     pub(crate) flushes: (u64, u64),
     /// The blocks that the block was merged from and replaces.
     pub(crate) sources: Vec<BlockId>,
-    /// Delete rules up to this id have been applied to the samples.
+    /// Tombstones up to this id have been applied to the samples.
     pub(crate) deletions: u64,
 }
 

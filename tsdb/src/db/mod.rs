@@ -5,7 +5,7 @@
 //! | `lock` | held while the store is open |
 //! | `wal/000000-002/000/...` | the first of two logs of the WAL (`wal`) |
 //! | `blocks/00000007.block` | samples that left the heads (`block`) |
-//! | `tombstones` | delete rules for samples that are still in blocks |
+//! | `tombstones` | tombstones for samples that are still in blocks |
 //! | `quarantine/...` | damaged bytes that replay skipped |
 //! | `snapshots/<name>/...` | data directories, each a copy of the store |
 //! | `import/*.block` | blocks for the next import |

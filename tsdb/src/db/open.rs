@@ -32,7 +32,7 @@ impl Db {
     /// # Errors
     /// [`Error::Options`], [`Error::Locked`] if another process has the directory open,
     /// [`Error::Io`], [`Error::Version`] if a file has a newer format, [`Error::Corrupt`] if a log
-    /// frame with a correct checksum holds an unknown record or the file of delete rules is
+    /// frame with a correct checksum holds an unknown record or the file of tombstones is
     /// damaged.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         options.check()?;

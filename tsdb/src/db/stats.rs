@@ -122,7 +122,7 @@ impl BlockSummary {
         check_in(&RealFs, data_dir, reads_all)
     }
 
-    /// Records damage of the delete rules of a data directory in `damage`. Takes no lock and
+    /// Records damage of the tombstones of a data directory in `damage`. Takes no lock and
     /// changes nothing.
     ///
     /// # Errors

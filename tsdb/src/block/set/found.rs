@@ -107,7 +107,7 @@ impl Found {
         Ok(())
     }
 
-    /// Applies the delete rules. Skips a block whose deleted series cannot be determined.
+    /// Applies the tombstones. Skips a block whose deleted series cannot be determined.
     pub(super) fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
         let mut list = Vec::with_capacity(self.blocks.len());
         for block in self.blocks.drain(..) {

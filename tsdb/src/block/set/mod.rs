@@ -8,7 +8,7 @@
 //! 1. The list is in order of acceptance: of two samples with the same timestamp, the sample of the
 //!    earlier block wins.
 //! 2. No block in the list is a source of another.
-//! 3. `deleted` of a block contains every delete rule that affects it.
+//! 3. `deleted` of a block contains every tombstone that affects it.
 
 mod stored_block;
 
@@ -30,7 +30,7 @@ use varve_model::{Matcher, TimeRange};
 use crate::block::meta::{BlockId, BlockMeta, NUMBER_MAX, precedence};
 use crate::block::page::PageCache;
 use crate::block::reader::Block;
-use crate::block::tombstones::{Deletion, Tombstones};
+use crate::block::tombstones::{Tombstone, Tombstones};
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
 use found::Found;
@@ -38,7 +38,7 @@ use found::Found;
 pub(crate) use found::{check_in, metas_in};
 pub(crate) use stored_block::StoredBlock;
 
-/// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
+/// Maximum number of tombstones that [`BlockSet::newest_tombstones`] returns.
 const PENDING_MAX: usize = 100;
 /// Distance between the flush numbers of blocks with consecutive ids, if a block cannot be opened
 /// at a start.
@@ -49,7 +49,7 @@ const FLUSHES_PER_ID: u64 = 1 << 32;
 pub(crate) enum Replaced {
     /// The result replaced its sources.
     Done,
-    /// A delete rule was added during the merge. The result was removed.
+    /// A tombstone was added during the merge. The result was removed.
     Outdated,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct BlockSet {
     /// Number of blocks that could not be opened. Their files are kept.
     n_damaged: u64,
     /// Files of blocks outside the list that could not be removed. The next start may add them to
-    /// the list again, so they still need their delete rules.
+    /// the list again, so they still need their tombstones.
     unremoved: Mutex<Vec<PathBuf>>,
 }
 
@@ -101,13 +101,13 @@ impl BlockSet {
             .map(|block| block.meta().origin.flushes.1)
             .max()
             .unwrap_or(0);
-        let last_rule = tombstones
-            .rules()
+        let last_flush_of_tombstones = tombstones
+            .as_slice()
             .iter()
-            .map(|rule| rule.flush)
+            .map(|tombstone| tombstone.flush)
             .max()
             .unwrap_or(0);
-        // A block that cannot be opened may be of a later flush than all others. Delete rules must
+        // A block that cannot be opened may be of a later flush than all others. Tombstones must
         // apply to it after its repair, so their flush must not be below its own. That is unknown,
         // but the id is in the file name: flush numbers continue above all that a block with this
         // id can have.
@@ -128,7 +128,7 @@ impl BlockSet {
             next_id: AtomicU64::new(found.last_id.saturating_add(1)),
             next_flush: AtomicU64::new(
                 last_flush
-                    .max(last_rule)
+                    .max(last_flush_of_tombstones)
                     .max(unknown_flush)
                     .saturating_add(1),
             ),
@@ -182,22 +182,22 @@ impl BlockSet {
         first..=first + n - 1
     }
 
-    /// Returns the id of the last delete rule.
+    /// Returns the id of the last tombstone.
     pub(crate) fn last_deletion(&self) -> u64 {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the delete rules that no block of a later flush has followed, the newest first, at
+    /// Returns the tombstones that no block of a later flush has followed, the newest first, at
     /// most [`PENDING_MAX`].
-    pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
+    pub(crate) fn newest_tombstones(&self) -> Vec<Tombstone> {
         not_followed(&self.tombstones.lock(), &self.list())
             .cloned()
             .collect()
     }
 
-    /// Drops the delete rules that affect no block, except [`BlockSet::newest_deletions`].
+    /// Drops the tombstones that affect no block, except [`BlockSet::newest_tombstones`].
     fn prune(&self, tombstones: &mut Tombstones) -> Result<()> {
-        // A block that could not be opened may be repaired, and will need its rules.
+        // A block that could not be opened may be repaired, and will need its tombstones.
         if self.n_damaged > 0 {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl BlockSet {
         if n_unremoved > 0 {
             tracing::warn!(
                 files = n_unremoved,
-                "delete rules are kept: files of removed blocks cannot be removed"
+                "tombstones are kept: files of removed blocks cannot be removed"
             );
             return Ok(());
         }
@@ -215,10 +215,10 @@ impl BlockSet {
             .flat_map(|stored| &stored.deleted)
             .map(|deleted| deleted.number);
         let needed: BTreeSet<u64> = affecting
-            .chain(not_followed(tombstones, &list).map(|rule| rule.number))
+            .chain(not_followed(tombstones, &list).map(|tombstone| tombstone.number))
             .collect();
         tombstones
-            .prune(|rule| needed.contains(&rule.number))
+            .prune(|tombstone| needed.contains(&tombstone.number))
             .map(drop)
     }
 
@@ -238,12 +238,12 @@ impl BlockSet {
         Block::open(&*self.fs, path, &self.cache).map(Arc::new)
     }
 
-    /// Creates hard links to all blocks in `blocks_dir` and copies the delete rules to `data_dir`.
+    /// Creates hard links to all blocks in `blocks_dir` and copies the tombstones to `data_dir`.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn link_into(&self, data_dir: &Path, blocks_dir: &Path) -> Result<()> {
-        // Prevents the removal of blocks, and new rules.
+        // Prevents the removal of blocks, and new tombstones.
         let tombstones = self.tombstones.lock();
         for stored in self.list().iter() {
             let link = blocks_dir.join(stored.meta().origin.id.file_name());
@@ -347,9 +347,9 @@ impl BlockSet {
     }
 
     /// Replaces the sources of a merge with its result, atomically for readers, and removes their
-    /// files. `deletions` is the last delete rule that the merge applied. If a later rule affects a
-    /// source, removes the result instead: it might contain deleted samples. If the result has
-    /// fewer samples for reads, `begin` begins the change, as for [`BlockSet::remove`].
+    /// files. `deletions` is the last tombstone that the merge applied. If a later tombstone
+    /// affects a source, removes the result instead: it might contain deleted samples. If the
+    /// result has fewer samples for reads, `begin` begins the change, as for [`BlockSet::remove`].
     ///
     /// # Errors
     /// The errors of [`BlockSet::remove`].
@@ -363,7 +363,7 @@ impl BlockSet {
         let mut tombstones = self.tombstones.lock();
         let is_outdated = sources.iter().any(|source| {
             tombstones
-                .rules_for(source.meta())
+                .affecting(source.meta())
                 .any(|deletion| deletion.number > deletions)
         });
         if is_outdated {
@@ -412,8 +412,8 @@ impl BlockSet {
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         let mut tombstones = self.tombstones.lock();
         let list = self.list();
-        // Before the rule is added: if the deleted series of a block cannot be determined, there
-        // must be no rule.
+        // Before the tombstone is added: if the deleted series of a block cannot be determined,
+        // there must be no tombstone.
         let mut deleted = Vec::with_capacity(list.len());
         for stored in list.iter() {
             let mut series = RoaringBitmap::new();
@@ -424,9 +424,10 @@ impl BlockSet {
             deleted.push(series);
         }
 
-        // Includes all flushes so far, so that the rule also applies to merges of these blocks.
+        // Includes all flushes so far, so that the tombstone also applies to merges of these
+        // blocks.
         let flush = self.next_flush.load(Ordering::Relaxed) - 1;
-        // Makes room for the rule.
+        // Makes room for the tombstone.
         self.prune(&mut tombstones)?;
         let number = tombstones.add(matchers, range, flush)?;
         let list = list.iter().zip(deleted);
@@ -440,22 +441,22 @@ impl BlockSet {
     }
 }
 
-/// Returns the delete rules that no block of a later flush has followed, the newest first, at most
+/// Returns the tombstones that no block of a later flush has followed, the newest first, at most
 /// [`PENDING_MAX`].
 fn not_followed<'a>(
     tombstones: &'a Tombstones,
     list: &[Arc<StoredBlock>],
-) -> impl Iterator<Item = &'a Deletion> + use<'a> {
+) -> impl Iterator<Item = &'a Tombstone> + use<'a> {
     let last_flush = list
         .iter()
         .map(|stored| stored.meta().origin.flushes.1)
         .max()
         .unwrap_or(0);
     tombstones
-        .rules()
+        .as_slice()
         .iter()
         .rev()
-        .filter(move |rule| rule.flush >= last_flush)
+        .filter(move |tombstone| tombstone.flush >= last_flush)
         .take(PENDING_MAX)
 }
 

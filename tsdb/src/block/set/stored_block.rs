@@ -8,7 +8,7 @@ use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
 
 use crate::block::meta::BlockMeta;
 use crate::block::reader::{Block, ReadCache};
-use crate::block::tombstones::{Deletion, Tombstones};
+use crate::block::tombstones::{Tombstone, Tombstones};
 use crate::error::Result;
 
 /// A block of the store, and its deleted samples.
@@ -18,7 +18,7 @@ pub(crate) struct StoredBlock {
     pub(super) deleted: Vec<Deleted>,
 }
 
-/// The effect of a delete rule on a block.
+/// The effect of a tombstone on a block.
 #[derive(Debug, Clone)]
 pub(super) struct Deleted {
     /// The id of the rule; 0 for the series that a retention rule removes.
@@ -30,16 +30,16 @@ pub(super) struct Deleted {
 impl StoredBlock {
     pub(super) fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
         let mut deleted = Vec::new();
-        for &Deletion {
+        for &Tombstone {
             number,
             ref matchers,
             range,
             ..
-        } in tombstones.rules_for(block.meta())
+        } in tombstones.affecting(block.meta())
         {
             let series = block.index.select(&QueryContext::unbounded(), matchers)?;
             if !series.is_empty() {
-                add_rule(
+                add_deleted(
                     &mut deleted,
                     Deleted {
                         number,
@@ -53,8 +53,8 @@ impl StoredBlock {
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule, or the block itself if the rule affects none of its
-    /// series. `number` is the id of a delete rule, or 0 for a retention rule.
+    /// Returns the block with another tombstone, or the block itself if the tombstone affects none
+    /// of its series. `number` is the id of a tombstone, or 0 for a retention rule.
     pub(crate) fn without(
         self: &Arc<Self>,
         number: u64,
@@ -65,7 +65,7 @@ impl StoredBlock {
             return Arc::clone(self);
         }
         let mut deleted = self.deleted.clone();
-        add_rule(
+        add_deleted(
             &mut deleted,
             Deleted {
                 number,
@@ -80,7 +80,7 @@ impl StoredBlock {
         })
     }
 
-    /// Returns the block without delete rules.
+    /// Returns the block without tombstones.
     pub(crate) fn whole(block: Arc<Block>) -> Self {
         Self {
             block,
@@ -165,7 +165,7 @@ impl StoredBlock {
         Ok(Some(ordinals))
     }
 
-    /// Returns `true` if a delete rule affects the block.
+    /// Returns `true` if a tombstone affects the block.
     pub(crate) fn has_deleted(&self) -> bool {
         !self.deleted.is_empty()
     }
@@ -176,15 +176,15 @@ impl StoredBlock {
     }
 }
 
-/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it
+/// Adds a deletion to those of a block with samples in the range `block`. It replaces those that it
 /// covers in this block.
-fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
+fn add_deleted(deleted: &mut Vec<Deleted>, newer: Deleted, block: TimeRange) {
     deleted.retain(|older| {
         let start_ms = older.range.start_ms.max(block.start_ms);
         let end_ms = older.range.end_ms.min(block.end_ms);
-        let is_covered = rule.range.covers(TimeRange { start_ms, end_ms })
-            && older.series.is_subset(&rule.series);
+        let is_covered = newer.range.covers(TimeRange { start_ms, end_ms })
+            && older.series.is_subset(&newer.series);
         !is_covered
     });
-    deleted.push(rule);
+    deleted.push(newer);
 }

@@ -14,8 +14,11 @@ fn range(start_ms: i64, end_ms: i64) -> TimeRange {
     TimeRange { start_ms, end_ms }
 }
 
-fn numbers<'a>(rules: impl IntoIterator<Item = &'a Deletion>) -> Vec<u64> {
-    rules.into_iter().map(|rule| rule.number).collect()
+fn numbers<'a>(tombstones: impl IntoIterator<Item = &'a Tombstone>) -> Vec<u64> {
+    tombstones
+        .into_iter()
+        .map(|tombstone| tombstone.number)
+        .collect()
 }
 
 fn block(last_flush: u64, start_ms: i64, end_ms: i64, deletions: u64) -> BlockMeta {
@@ -40,8 +43,8 @@ fn block(last_flush: u64, start_ms: i64, end_ms: i64, deletions: u64) -> BlockMe
     }
 }
 
-/// Three rules, and the bytes of their file.
-fn three_rules() -> (MemFs, Vec<u8>) {
+/// Three tombstones, and the bytes of their file.
+fn three_tombstones() -> (MemFs, Vec<u8>) {
     let fs = MemFs::new();
     let mut tombstones = open(&fs).unwrap();
     let regexp = Matcher::new(MatchOp::Regexp, "job", "a|b.*").unwrap();
@@ -66,29 +69,29 @@ fn the_example_of_the_page_is_correct() {
         Matcher::equal("job", "a"),
         Matcher::new(MatchOp::NotRegexp, "x", "1|2").unwrap(),
     ];
-    let rule = Deletion {
+    let tombstone = Tombstone {
         number: 2,
         matchers,
         range: range(-5, 1_000),
         flush: 9,
     };
-    let bytes = encode(3, std::slice::from_ref(&rule)).unwrap();
+    let bytes = encode(3, std::slice::from_ref(&tombstone)).unwrap();
     varve_env::testing::assert_shown(
         include_str!("../../../../docs/format/tombstones.md"),
         &bytes,
     );
-    assert_eq!(decode(&bytes).unwrap(), (3, vec![rule]));
+    assert_eq!(decode(&bytes).unwrap(), (3, vec![tombstone]));
 }
 
 #[test]
 fn ids_without_a_successor_are_rejected() {
-    let rule = |flush| Deletion {
+    let tombstone = |flush| Tombstone {
         number: 1,
         matchers: vec![],
         range: TimeRange::ALL,
         flush,
     };
-    let decoded = |last, flush| decode(&encode(last, &[rule(flush)]).unwrap());
+    let decoded = |last, flush| decode(&encode(last, &[tombstone(flush)]).unwrap());
     assert!(decoded(NUMBER_MAX, NUMBER_MAX).is_ok());
     assert!(matches!(
         decoded(NUMBER_MAX + 1, 1),
@@ -107,8 +110,8 @@ fn ids_without_a_successor_are_rejected() {
 }
 
 #[test]
-fn a_rule_applies_to_older_blocks_of_its_time_that_have_not_applied_it() {
-    let (fs, _) = three_rules();
+fn a_tombstone_applies_to_older_blocks_of_its_time_that_have_not_applied_it() {
+    let (fs, _) = three_tombstones();
     let tombstones = open(&fs).unwrap();
     for (block, expected) in [
         (block(0, 0, 100, 0), &[1, 2, 3][..]),
@@ -120,19 +123,25 @@ fn a_rule_applies_to_older_blocks_of_its_time_that_have_not_applied_it() {
         (block(0, 0, 100, 2), &[3]),
         (block(0, 0, 100, 3), &[]),
     ] {
-        assert_eq!(numbers(tombstones.rules_for(&block)), expected, "{block:?}");
+        assert_eq!(numbers(tombstones.affecting(&block)), expected, "{block:?}");
     }
 }
 
 #[test]
-fn unneeded_rules_are_dropped_and_their_ids_are_not_reused() {
-    let (fs, _) = three_rules();
+fn unneeded_tombstones_are_dropped_and_their_ids_are_not_reused() {
+    let (fs, _) = three_tombstones();
     let mut tombstones = open(&fs).unwrap();
-    assert_eq!(tombstones.prune(|rule| rule.number > 1).unwrap(), 1);
-    assert_eq!(numbers(open(&fs).unwrap().rules()), [2, 3]);
+    assert_eq!(
+        tombstones.prune(|tombstone| tombstone.number > 1).unwrap(),
+        1
+    );
+    assert_eq!(numbers(open(&fs).unwrap().as_slice()), [2, 3]);
     assert_eq!(tombstones.prune(|_| false).unwrap(), 2);
     let mut tombstones = open(&fs).unwrap();
-    assert_eq!((tombstones.rules().len(), tombstones.last_number()), (0, 3));
+    assert_eq!(
+        (tombstones.as_slice().len(), tombstones.last_number()),
+        (0, 3)
+    );
     assert_eq!(tombstones.add(vec![], TimeRange::ALL, 1).unwrap(), 4);
     fs.remove(Path::new("/tombstones")).unwrap();
     let mut tombstones = Tombstones::open(Arc::new(fs), Path::new("/"), 9).unwrap();
@@ -140,7 +149,7 @@ fn unneeded_rules_are_dropped_and_their_ids_are_not_reused() {
 }
 
 #[test]
-fn a_rule_replaces_older_ones_that_it_covers() {
+fn a_tombstone_replaces_older_ones_that_it_covers() {
     let mut tombstones = open(&MemFs::new()).unwrap();
     let mut add = |name: &str, start_ms, end_ms, flush| {
         tombstones
@@ -150,7 +159,7 @@ fn a_rule_replaces_older_ones_that_it_covers() {
                 flush,
             )
             .unwrap();
-        numbers(tombstones.rules())
+        numbers(tombstones.as_slice())
     };
     assert_eq!(add("a", 10, 20, 5), [1]);
     assert_eq!(add("b", 10, 20, 5), [1, 2]);
@@ -160,10 +169,10 @@ fn a_rule_replaces_older_ones_that_it_covers() {
 }
 
 #[test]
-fn the_number_and_the_size_of_rules_are_limited() {
+fn the_number_and_the_size_of_tombstones_are_limited() {
     let fs = MemFs::new();
     let mut tombstones = open(&fs).unwrap();
-    let large = "x".repeat(RULE_SIZE_MAX);
+    let large = "x".repeat(TOMBSTONE_SIZE_MAX);
     let error = tombstones
         .add(vec![Matcher::equal("x", &large)], TimeRange::ALL, 1)
         .unwrap_err();
@@ -171,26 +180,26 @@ fn the_number_and_the_size_of_rules_are_limited() {
         matches!(
             error,
             Error::Limit {
-                what: varve_context::Limit::Other("bytes of a delete rule"),
+                what: varve_context::Limit::Other("bytes of a tombstone"),
                 ..
             }
         ),
         "{error}"
     );
-    tombstones.rules = (1..=RULES_MAX as u64)
-        .map(|number| Deletion {
+    tombstones.list = (1..=TOMBSTONES_MAX as u64)
+        .map(|number| Tombstone {
             number,
             matchers: vec![],
             range: range(number as i64, 0),
             flush: 1,
         })
         .collect();
-    tombstones.last_number = RULES_MAX as u64;
+    tombstones.last_number = TOMBSTONES_MAX as u64;
     let error = tombstones
         .add(vec![Matcher::equal("x", "")], TimeRange::ALL, 1)
         .unwrap_err();
     assert!(matches!(error, Error::Limit { limit: 4096, .. }), "{error}");
-    assert_eq!(tombstones.rules().len(), RULES_MAX);
+    assert_eq!(tombstones.as_slice().len(), TOMBSTONES_MAX);
     assert!(
         fs.list(Path::new("/")).unwrap().is_empty(),
         "nothing was written"
@@ -199,7 +208,7 @@ fn the_number_and_the_size_of_rules_are_limited() {
 
 #[test]
 fn every_flipped_bit_and_every_truncation_is_rejected_with_its_position() {
-    let (fs, good) = three_rules();
+    let (fs, good) = three_tombstones();
     let path = Path::new("/tombstones");
     let set = |bytes: &[u8]| fs.edit(path, |file| *file = bytes.to_vec()).unwrap();
     for bit in 0..good.len() * 8 {
@@ -227,7 +236,7 @@ fn every_flipped_bit_and_every_truncation_is_rejected_with_its_position() {
 
 #[test]
 fn newer_versions_and_invalid_files_are_rejected_and_left_alone() {
-    let (fs, good) = three_rules();
+    let (fs, good) = three_tombstones();
     let path = Path::new("/tombstones");
     let check = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -253,24 +262,24 @@ fn newer_versions_and_invalid_files_are_rejected_and_left_alone() {
     ));
     assert!(
         matches!(check(LAST_NUMBER_OFFSET, 2), Error::Corrupt { .. }),
-        "a rule above the newest id"
+        "a tombstone above the newest id"
     );
     assert!(
-        matches!(check(N_RULES_OFFSET, 2), Error::Corrupt { .. }),
-        "fewer rules than there are"
+        matches!(check(N_TOMBSTONES_OFFSET, 2), Error::Corrupt { .. }),
+        "fewer tombstones than there are"
     );
     assert!(
         matches!(
-            check(N_RULES_OFFSET + 3, 1),
+            check(N_TOMBSTONES_OFFSET + 3, 1),
             Error::Corrupt { offset: 16, .. }
         ),
-        "too many rules"
+        "too many tombstones"
     );
 }
 
-/// Acknowledged rules exist after a power cut. A rejected rule exists entirely or not at all.
+/// Acknowledged tombstones exist after a power cut. A rejected tombstone exists entirely or not at all.
 #[test]
-fn no_rule_is_lost_at_any_failing_operation() {
+fn no_tombstone_is_lost_at_any_failing_operation() {
     for fault in [
         Fault::Fails(ErrorKind::StorageFull),
         Fault::Cut,
@@ -291,7 +300,7 @@ fn no_rule_is_lost_at_any_failing_operation() {
             {
                 let mut reopened = open(&fs.crash(cut))
                     .unwrap_or_else(|e| panic!("{:?}, {cut:?}: {e}", fs.failed()));
-                let found = numbers(reopened.rules());
+                let found = numbers(reopened.as_slice());
                 let all_there = acknowledged.iter().all(|number| found.contains(number));
                 assert!(
                     all_there,
@@ -308,7 +317,7 @@ fn no_rule_is_lost_at_any_failing_operation() {
     }
 }
 
-fn rule() -> impl Strategy<Value = Deletion> {
+fn tombstone() -> impl Strategy<Value = Tombstone> {
     let value = prop_oneof!["[a-z|.*]{0,5}", "\\PC{0,20}"];
     let matcher = (0..4_usize, "\\PC{0,10}", value)
         .prop_filter_map("is a regular expression", |(op, name, value)| {
@@ -317,7 +326,7 @@ fn rule() -> impl Strategy<Value = Deletion> {
     let matchers = proptest::collection::vec(matcher, 0..4);
     let ranges = any::<(i64, i64)>().prop_map(|(start_ms, end_ms)| range(start_ms, end_ms));
     (matchers, ranges, 0..=NUMBER_MAX, 1..1000_u64).prop_map(|(matchers, range, flush, number)| {
-        Deletion {
+        Tombstone {
             number,
             matchers,
             range,
@@ -328,28 +337,28 @@ fn rule() -> impl Strategy<Value = Deletion> {
 
 proptest! {
     #[test]
-    fn rules_round_trip(mut rules in proptest::collection::vec(rule(), 0..10), more in 0..5_u64) {
+    fn tombstones_round_trip(mut tombstones in proptest::collection::vec(tombstone(), 0..10), more in 0..5_u64) {
         let mut last_number = 0;
-        for rule in &mut rules {
-            last_number += rule.number;
-            rule.number = last_number;
+        for tombstone in &mut tombstones {
+            last_number += tombstone.number;
+            tombstone.number = last_number;
         }
-        let bytes = encode(last_number + more, &rules).unwrap();
-        prop_assert_eq!(decode(&bytes).unwrap(), (last_number + more, rules));
+        let bytes = encode(last_number + more, &tombstones).unwrap();
+        prop_assert_eq!(decode(&bytes).unwrap(), (last_number + more, tombstones));
     }
 
     #[test]
     fn any_bytes_with_correct_checksums_are_accepted_or_rejected(payload in proptest::collection::vec(any::<u8>(), 0..40)) {
         let mut bytes = encode(NUMBER_MAX, &[]).unwrap();
-        bytes[N_RULES_OFFSET] = 1;
+        bytes[N_TOMBSTONES_OFFSET] = 1;
         let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
         bytes[CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
         let sized = [&u32::try_from(payload.len()).unwrap().to_le_bytes(), &payload[..]].concat();
         bytes.extend(crc32c::crc32c(&sized).to_le_bytes());
         bytes.extend(sized);
-        if let Ok((last_number, rules)) = decode(&bytes) {
-            let again = decode(&encode(last_number, &rules).unwrap()).unwrap();
-            prop_assert_eq!(again, (last_number, rules));
+        if let Ok((last_number, tombstones)) = decode(&bytes) {
+            let again = decode(&encode(last_number, &tombstones).unwrap()).unwrap();
+            prop_assert_eq!(again, (last_number, tombstones));
         }
     }
 }

@@ -81,9 +81,9 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Returns the origin of the result. `deletions` is the newest delete rule at the start of the
-    /// merge, which applies to each source the rules that
-    /// [`Tombstones::rules_for`](crate::block::tombstones::Tombstones::rules_for) returns then.
+    /// Returns the origin of the result. `deletions` is the newest tombstone at the start of the
+    /// merge, which applies to each source the tombstones that
+    /// [`Tombstones::affecting`](crate::block::tombstones::Tombstones::affecting) returns then.
     pub(crate) fn origin(&self, id: BlockId, deletions: u64) -> BlockOrigin {
         BlockOrigin {
             id,

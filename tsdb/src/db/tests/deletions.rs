@@ -13,11 +13,11 @@ fn delete(db: &Db, i: usize) {
         .unwrap();
 }
 
-/// Returns the number of delete rules in a data directory.
+/// Returns the number of tombstones in a data directory.
 fn n_rules(fs: &MemFs) -> usize {
     Tombstones::open(Arc::new(fs.clone()), DATA.as_ref(), 0)
         .unwrap()
-        .rules()
+        .as_slice()
         .len()
 }
 

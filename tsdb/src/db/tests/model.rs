@@ -169,7 +169,7 @@ impl Model {
     }
 
     /// Restarts the store, which loads the series of the last checkpoint. `db` has evicted deleted
-    /// ones again, unless a merge has applied their delete rule.
+    /// ones again, unless a merge has applied their tombstone.
     fn reopen(&mut self, db: &Db) {
         for (&i, series) in &mut self.series {
             let labels = series_labels(i);

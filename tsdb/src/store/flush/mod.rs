@@ -104,8 +104,8 @@ impl Store {
     /// The errors of [`Shard::ended_in`].
     pub(crate) fn evict_deleted_before(&self) -> Result<()> {
         let mut flushing = self.flushing.lock();
-        for rule in self.blocks.newest_deletions() {
-            let ended = self.ended_in(&rule.matchers, rule.range)?;
+        for tombstone in self.blocks.newest_tombstones() {
+            let ended = self.ended_in(&tombstone.matchers, tombstone.range)?;
             self.evict_deleted(&mut flushing, ended);
         }
         Ok(())

@@ -28,7 +28,7 @@ pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     Ok(verdict(&found))
 }
 
-/// Prints whether the WAL, a block or the delete rules have damage.
+/// Prints whether the WAL, a block or the tombstones have damage.
 pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let mut found = read(args)?;
     let wal = verdict(&found);
@@ -39,7 +39,7 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     );
     found.damage.append(in_blocks);
     BlockSummary::check_delete_rules(&args.dir, &mut found.damage)
-        .context("read the delete rules")?;
+        .context("read the tombstones")?;
     args.output.print(
         || damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks,
         || json(&found),
