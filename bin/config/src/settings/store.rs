@@ -88,7 +88,7 @@ fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Optio
         flush_size_bytes: or_default(args.flush_size, || memory.share(1, 8)),
         page_cache_size_bytes: or_default(args.page_cache_size, || memory.share(1, 16)),
         compaction_bytes_per_second: args.compaction_rate as u64,
-        // `App::set_store` sets them.
+        // `Reloader::open_store` sets them: a reload may change them.
         retention_ms: None,
         retention_size_bytes: None,
         out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
