@@ -140,11 +140,15 @@ pub fn pause() {
 
 /// Like [`pause`], for callers that have just read the clock.
 pub fn pause_at(now: Instant) {
-    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.pause(now)));
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(current) = current {
+            current.pause(now);
+        }
+    });
     BACKGROUND.with_borrow_mut(|background| {
-        background
-            .iter_mut()
-            .for_each(|background| background.pause(now))
+        if let Some(background) = background {
+            background.pause(now);
+        }
     });
 }
 

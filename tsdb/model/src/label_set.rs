@@ -187,9 +187,11 @@ impl Labels {
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
         let mut kept = String::with_capacity(self.as_packed().len());
-        self.packed_pairs()
-            .filter(|&(name, _)| keep(name))
-            .for_each(|(_, pair)| kept.push_str(pair));
+        for (name, pair) in self.packed_pairs() {
+            if keep(name) {
+                kept.push_str(pair);
+            }
+        }
         // Fast path: all labels are kept.
         if kept.len() == self.as_packed().len() {
             self.clone()

@@ -185,9 +185,9 @@ impl SampleColumns {
         let start = first_from(removed.start);
         let end = first_from(removed.end);
         self.histograms.drain(start..end);
-        self.histograms[start..]
-            .iter_mut()
-            .for_each(|(idx, _)| *idx -= removed.len() as u32);
+        for (idx, _) in &mut self.histograms[start..] {
+            *idx -= removed.len() as u32;
+        }
         if !removed.is_empty() {
             self.clear_reset_hint(removed.start);
         }
@@ -292,7 +292,9 @@ impl SampleColumns {
             .histograms
             .partition_point(|(idx, _)| (*idx as usize) < at);
         let mut histograms = self.histograms.split_off(from);
-        histograms.iter_mut().for_each(|(idx, _)| *idx -= at as u32);
+        for (idx, _) in &mut histograms {
+            *idx -= at as u32;
+        }
         Self {
             timestamps_ms: self.timestamps_ms.split_off(at),
             values: self.values.split_off(at),

@@ -41,9 +41,9 @@ pub fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
         return;
     }
     push(column, idx, 0);
-    later
-        .iter()
-        .for_each(|&(from, start_ms)| push(column, idx + from as usize, start_ms));
+    for &(from, start_ms) in later {
+        push(column, idx + from as usize, start_ms);
+    }
 }
 
 /// Returns the start timestamps of a range of samples, counted from the first of them.
@@ -54,10 +54,11 @@ pub fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
     }
     let mut slice = Vec::new();
     push(&mut slice, 0, at(column, indexes.start));
-    let inside = column
-        .iter()
-        .filter(|(from, _)| indexes.contains(&(*from as usize)));
-    inside.for_each(|&(from, start_ms)| push(&mut slice, from as usize - indexes.start, start_ms));
+    for &(from, start_ms) in column {
+        if indexes.contains(&(from as usize)) {
+            push(&mut slice, from as usize - indexes.start, start_ms);
+        }
+    }
     slice
 }
 
