@@ -287,7 +287,7 @@ fn new_series_beyond_the_maximum_of_a_team_are_rejected_and_others_are_not() {
         assert_eq!(written.stored.total, 5);
         assert_eq!(
             written.rejections.to_string(),
-            "new series exceeds the maximum of active series of its team (ingest.teams): 2 series with 2 samples, e.g. series \
+            "new series exceeds the maximum of active series of its team (active series of a team): 2 series with 2 samples, e.g. series \
              {__name__=\"m\", i=\"2\", team=\"a\"} of team \"a\", with 2 of 2 active"
         );
     }
