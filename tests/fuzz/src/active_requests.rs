@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "only the server opens the file")]
 mod read;
 #[path = "../../../bin/wire/src/active_requests/slot.rs"]
+#[expect(dead_code, reason = "only the server and the tools name states")]
 mod slot;
 
 /// Decodes an active-request log, under valid checksums if the first byte is odd.

@@ -10,7 +10,7 @@ use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_prometheus::head_chunks::HeadChunkFiles;
-use varve_prometheus::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader};
+use varve_prometheus::wal::{RecordContent, RecordType, Segment, SegmentReader, WalCompression};
 use varve_tsdb::ReadContext;
 use varve_model::SampleColumns;
 
@@ -96,7 +96,7 @@ pub fn prometheus_log(input: &[u8]) {
     for record_type in RecordType::ALL {
         let _ = RecordContent::decode(record_type, input);
     }
-    for compression in [Compression::Snappy, Compression::Zstd] {
+    for compression in [WalCompression::Snappy, WalCompression::Zstd] {
         let size_max = compression.decoded_size(input);
         assert!(
             compression
