@@ -1,7 +1,7 @@
 //! Notifications for operators, as a list and as a stream of events.
 //!
-//! The texts are Prometheus', whose web page shows them. A subscriber that does not keep up misses
-//! events. There are at most `--web.max-notifications-subscribers` subscribers.
+//! The texts are Prometheus', so that its web page can show them, except [`RETENTION_HELD`], which
+//! has no counterpart there. A subscriber that does not keep up misses events. There are at most `--web.max-notifications-subscribers` subscribers.
 
 use std::collections::BTreeMap;
 

@@ -52,8 +52,8 @@ impl StatsLevel {
         ))
     }
 
-    /// Returns the statistics that the engine collects.
-    pub fn asked(self) -> StatsMode {
+    /// Returns which statistics the engine collects.
+    pub fn stats_mode(self) -> StatsMode {
         match self {
             Self::None => StatsMode::Off,
             Self::Sums | Self::All => StatsMode::AsWritten,
@@ -61,12 +61,12 @@ impl StatsLevel {
         }
     }
 
-    /// Returns the statistics that the engine collects if the query log needs some, too.
-    pub fn asked_for_log(self) -> StatsMode {
+    /// Returns which statistics the engine collects if the query log needs some, too.
+    pub fn stats_mode_with_log(self) -> StatsMode {
         if self == Self::None {
             StatsMode::AsWritten
         } else {
-            self.asked()
+            self.stats_mode()
         }
     }
 }
@@ -100,6 +100,15 @@ pub fn to_json(stats: &QueryStats, queued: Duration) -> Value {
     object
 }
 
+/// Returns the statistics of a query that failed, in the format of [`to_json`].
+pub fn failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Value {
+    let none = Duration::ZERO;
+    json!({
+        "timings": timings(none, processed, none, queued),
+        "samples": { "totalQueryableSamples": n_samples, "samplesRead": n_samples },
+    })
+}
+
 /// Returns the first operators of a plan, with the beginning of their texts.
 fn plan(operators: &[Operator]) -> Value {
     let mut plan = Vec::new();
@@ -111,15 +120,6 @@ fn plan(operators: &[Operator]) -> Value {
         }));
     }
     plan.into()
-}
-
-/// Returns the statistics of a query that failed, in the same format.
-pub fn failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Value {
-    let none = Duration::ZERO;
-    json!({
-        "timings": timings(none, processed, none, queued),
-        "samples": { "totalQueryableSamples": n_samples, "samplesRead": n_samples },
-    })
 }
 
 fn statistics(stats: &QueryStats, queued: Duration, level: StatsLevel) -> Value {

@@ -5,8 +5,9 @@
 //! query breaker, the most expensive queries and the query log learn of it.
 //!
 //! Invariants
-//! 1. A context for data is made of the record of a request, and has the restriction and the limits
-//!    of its tenant.
+//! 1. [`Requests::context`] is the only way from a client's read of data to a context, which has
+//!    the restriction and the limits of its tenant. Rules read all data. Administrative requests
+//!    add the matchers of their tenant themselves.
 //! 2. Everything that a request needs memory for is charged to one budget: its body, its form, its
 //!    work, its response and the compression of that. `--query.max-memory` bounds the sum.
 

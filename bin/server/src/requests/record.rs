@@ -172,7 +172,7 @@ impl RequestRecord {
         Arc::new(record)
     }
 
-    /// Creates the record of the query of a rule, whose memory is a part of `rule_memory`.
+    /// Creates the record of the query of a rule. All its memory is charged to `memory`.
     pub fn of_rule(rule: RuleQuery, memory: MemoryBudget) -> Arc<Self> {
         let mut record = Self::anonymous("GET", RULE_ROUTE.to_owned());
         record.rule = Some(rule);

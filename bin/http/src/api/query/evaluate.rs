@@ -81,7 +81,7 @@ pub(crate) async fn explain(
     record.note_steps(steps);
     let timeout = query.timeout;
     let job = Job::from_fn(move |work| {
-        let request = query.request(query.stats.asked());
+        let request = query.request(query.stats.stats_mode());
         let (result, infos) = evaluate(
             work,
             &query.who,
@@ -219,12 +219,12 @@ impl Task for QueryJob {
             parsed,
         } = *self;
         // The query log has statistics even where the response has none.
-        let asked = if is_logged {
-            query.stats.asked_for_log()
+        let stats_mode = if is_logged {
+            query.stats.stats_mode_with_log()
         } else {
-            query.stats.asked()
+            query.stats.stats_mode()
         };
-        let request = query.request(asked);
+        let request = query.request(stats_mode);
         let (result, infos) = evaluate(work, &query.who, parsed, &request, Store::note_query)?;
         let QueryResult {
             value,
