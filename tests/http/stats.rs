@@ -89,6 +89,33 @@ fn statistics_have_prometheus_format_when_requested() {
     );
 }
 
+/// The value was charged by its evaluation, and again while it was written.
+#[test]
+fn the_value_of_a_query_is_charged_once() {
+    let server = server_with_data(&["--web.response-buffer=64KiB"]);
+    let start = (T0 / 1000).to_string();
+    let end = (T0 / 1000 + 10_000).to_string();
+    let params = [
+        ("query", "last_over_time(latency_seconds_bucket[1d])"),
+        ("start", &*start),
+        ("end", &end),
+        ("step", "1"),
+        ("stats", "all"),
+    ];
+    let data = server.http().query("/api/v1/query_range", &params).data();
+    let mut n_points = 0;
+    for series in data["result"].as_array().expect("a matrix") {
+        n_points += series["values"].as_array().expect("points").len();
+    }
+    assert_eq!(n_points, 4 * 10_001);
+    let value_size = 16 * n_points as u64;
+    let peak = data["stats"]["memoryPeakBytes"].as_u64().expect("bytes");
+    assert!(
+        (value_size..2 * value_size).contains(&peak),
+        "{peak} bytes for a value of {value_size} bytes"
+    );
+}
+
 #[test]
 fn explain_shows_the_plan_with_statistics_of_operators() {
     let server = server_with_data(&[]);

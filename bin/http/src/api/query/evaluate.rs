@@ -230,7 +230,7 @@ impl Task for QueryJob {
             value,
             annotations,
             stats,
-            charge: _value_charge,
+            charge,
         } = result;
         if let Some(stats) = &stats {
             work.record.note_stats(stats);
@@ -243,7 +243,8 @@ impl Task for QueryJob {
             Some(stats) if query.stats != StatsLevel::None => Some((&**stats, query.stats)),
             _ => None,
         };
-        let is_truncated = write_result(work, value, shown, query.limit.unwrap_or(usize::MAX))?;
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let is_truncated = write_result(work, value, charge, shown, limit)?;
         let mut warnings: Vec<String> = annotations.warnings().collect();
         if is_truncated {
             warnings.push(TRUNCATED.to_owned());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use varve_context::Charge;
 use varve_query::stats::QueryStats;
 use varve_query::{HistogramPoint, MatrixSeries, Value, VectorSample};
 use varve_server::queries::query_stats::{self, StatsLevel};
@@ -14,11 +15,12 @@ use crate::serving::run::Work;
 /// Points written between two steps of the response writer.
 const POINTS_PER_STEP: usize = 64;
 
-/// Writes the data of a response: a value and its statistics. Returns `true` if `limit` truncated
-/// the value.
+/// Writes the data of a response: a value and its statistics. `charge` is that of the value, and is
+/// released once the value is written. Returns `true` if `limit` truncated the value.
 pub(crate) fn write_result(
     work: &mut Work,
     mut value: Value,
+    mut charge: Charge,
     stats: Option<(&QueryStats, StatsLevel)>,
     limit: usize,
 ) -> Result<bool> {
@@ -28,10 +30,10 @@ pub(crate) fn write_result(
     } else {
         0
     };
-    // The value outlives its evaluation: it is freed once the client has read it.
-    let mut charge = work.ctx.charge();
     let size = value.size();
-    charge.grow(size.saturating_add(size_of_texts))?;
+    // The evaluation has charged the value, except the points of a scalar over a range.
+    charge.grow(size.saturating_sub(charge.size()))?;
+    charge.grow(size_of_texts)?;
     work.open();
     // The text of most values is a little longer than the value in memory.
     work.out.reserve(size)?;
