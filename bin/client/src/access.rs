@@ -1,7 +1,7 @@
 //! Credentials, headers and TLS settings of a client.
 //!
-//! The file has the format of Prometheus' tools (`promtool --http.config.file`). Unsupported
-//! settings are errors.
+//! A configuration file has the format of Prometheus' tools (`promtool --http.config.file`).
+//! Unsupported settings are errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -166,37 +166,38 @@ impl Access {
     }
 
     fn parse(text: &str, folder: &Path) -> Result<Self> {
-        let mut file =
+        let mut config =
             serde_yaml_ng::from_str::<Option<HttpClientConfig>>(text)?.unwrap_or_default();
-        file.set_folder(folder);
-        Self::new(&file)
+        config.resolve_paths(folder);
+        Self::new(&config)
     }
 
     /// Reads the credentials that the settings name.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn new(file: &HttpClientConfig) -> Result<Self> {
-        let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
+    pub fn new(config: &HttpClientConfig) -> Result<Self> {
+        let has_bearer =
+            !config.bearer_token.0.is_empty() || config.bearer_token_file != Path::new("");
         let n_credentials = u32::from(has_bearer)
-            + u32::from(file.basic_auth.is_some())
-            + u32::from(file.authorization.is_some());
+            + u32::from(config.basic_auth.is_some())
+            + u32::from(config.authorization.is_some());
         ensure!(
             n_credentials <= 1,
             "at most one of basic_auth, authorization and bearer_token may be given"
         );
         let mut access = Self {
-            tls: file.tls_config.clone(),
+            tls: config.tls_config.clone(),
             ..Self::default()
         };
-        if let Some(basic) = &file.basic_auth {
-            let user =
-                either(&basic.username, &basic.username_file).context("basic_auth.username")?;
-            let password =
-                either(&basic.password.0, &basic.password_file).context("basic_auth.password")?;
+        if let Some(basic) = &config.basic_auth {
+            let user = trimmed_text_or_file(&basic.username, &basic.username_file)
+                .context("basic_auth.username")?;
+            let password = trimmed_text_or_file(&basic.password.0, &basic.password_file)
+                .context("basic_auth.password")?;
             access.authorize("Basic", &STANDARD.encode(format!("{user}:{password}")))?;
         }
-        if let Some(authorization) = &file.authorization {
+        if let Some(authorization) = &config.authorization {
             let scheme = if authorization.scheme.is_empty() {
                 "Bearer"
             } else {
@@ -206,7 +207,7 @@ impl Access {
                 !scheme.eq_ignore_ascii_case("basic"),
                 "authorization.type: use basic_auth for basic authentication"
             );
-            let token = either(
+            let token = trimmed_text_or_file(
                 &authorization.credentials.0,
                 &authorization.credentials_file,
             )
@@ -214,11 +215,11 @@ impl Access {
             access.authorize(scheme, &token)?;
         }
         if has_bearer {
-            let token =
-                either(&file.bearer_token.0, &file.bearer_token_file).context("bearer_token")?;
+            let token = trimmed_text_or_file(&config.bearer_token.0, &config.bearer_token_file)
+                .context("bearer_token")?;
             access.authorize("Bearer", &token)?;
         }
-        for (name, header) in &file.http_headers {
+        for (name, header) in &config.http_headers {
             let is_reserved =
                 is_reserved(name) || RESERVED_HTTP_HEADERS.contains(&&*name.to_lowercase());
             ensure!(!is_reserved, "http_headers: {name} is a reserved header");
@@ -288,56 +289,56 @@ impl Access {
 }
 
 impl HttpClientConfig {
-    fn set_folder(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         if let Some(basic_auth) = &mut self.basic_auth {
-            basic_auth.set_folder(folder);
+            basic_auth.resolve_paths(folder);
         }
         if let Some(authorization) = &mut self.authorization {
-            authorization.set_folder(folder);
+            authorization.resolve_paths(folder);
         }
-        set_folder(&mut self.bearer_token_file, folder);
-        self.tls_config.set_folder(folder);
+        resolve_path(&mut self.bearer_token_file, folder);
+        self.tls_config.resolve_paths(folder);
         for header in self.http_headers.values_mut() {
-            header.set_folder(folder);
+            header.resolve_paths(folder);
         }
     }
 }
 
 impl BasicAuth {
-    /// Makes paths relative to `folder`.
-    pub fn set_folder(&mut self, folder: &Path) {
-        set_folder(&mut self.username_file, folder);
-        set_folder(&mut self.password_file, folder);
+    /// Resolves relative paths against `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        resolve_path(&mut self.username_file, folder);
+        resolve_path(&mut self.password_file, folder);
     }
 }
 
 impl Authorization {
-    /// Makes paths relative to `folder`.
-    pub fn set_folder(&mut self, folder: &Path) {
-        set_folder(&mut self.credentials_file, folder);
+    /// Resolves relative paths against `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        resolve_path(&mut self.credentials_file, folder);
     }
 }
 
 impl Header {
-    /// Makes paths relative to `folder`.
-    pub fn set_folder(&mut self, folder: &Path) {
+    /// Resolves relative paths against `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
         for path in &mut self.files {
-            set_folder(path, folder);
+            resolve_path(path, folder);
         }
     }
 }
 
 impl TlsSettings {
-    /// Makes paths relative to `folder`.
-    pub fn set_folder(&mut self, folder: &Path) {
+    /// Resolves relative paths against `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
         for path in [&mut self.ca_file, &mut self.cert_file, &mut self.key_file] {
-            set_folder(path, folder);
+            resolve_path(path, folder);
         }
     }
 }
 
-/// Makes a path relative to `folder`, unless the path is empty.
-pub fn set_folder(path: &mut PathBuf, folder: &Path) {
+/// Resolves a relative path against `folder`. An empty path stays empty.
+pub fn resolve_path(path: &mut PathBuf, folder: &Path) {
     if !path.as_os_str().is_empty() {
         *path = folder.join(&*path);
     }
@@ -349,8 +350,9 @@ pub fn is_reserved(name: &str) -> bool {
     RESERVED_HEADERS.contains(&&*name) || FRAMING_HEADERS.contains(&&*name)
 }
 
-/// Returns a string, or the trimmed contents of a file.
-fn either(text: &str, file: &Path) -> Result<String> {
+/// Returns a string or the contents of a file, both without spaces around them, or an empty string
+/// if neither is set.
+fn trimmed_text_or_file(text: &str, file: &Path) -> Result<String> {
     Ok(text_or_file(text, file)?
         .map(|text| text.trim().to_owned())
         .unwrap_or_default())

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use access::{
     Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, is_reserved,
-    set_folder,
+    resolve_path,
 };
 pub use secret::Secret;
 pub use url::{PERCENT_ENCODED, Url, escape};

@@ -288,7 +288,7 @@ impl S3Section {
         let retries_max = check_retries(self.max_retries)?;
 
         let mut tls_config = self.http_config.tls_config;
-        tls_config.set_folder(folder);
+        tls_config.resolve_paths(folder);
         let access = Access::new(&HttpClientConfig {
             tls_config,
             ..HttpClientConfig::default()

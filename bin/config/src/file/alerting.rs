@@ -13,7 +13,7 @@ use super::duration::{duration, print};
 use super::ingest::RuleConfig;
 use varve_client::Secret;
 use varve_client::{
-    Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder,
+    Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, resolve_path,
 };
 use varve_system::yaml::{labels, null_is_default};
 
@@ -195,9 +195,9 @@ impl Default for AlertmanagerConfig {
 
 impl AlertingConfig {
     /// Makes paths relative to `folder`.
-    pub(super) fn set_folder(&mut self, folder: &Path) {
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
         for alertmanager in &mut self.alertmanagers {
-            alertmanager.set_folder(folder);
+            alertmanager.resolve_paths(folder);
         }
     }
 
@@ -317,21 +317,21 @@ impl AlertmanagerConfig {
         Ok(Some(rules.context("alert_relabel_configs")?))
     }
 
-    fn set_folder(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         if let Some(basic_auth) = &mut self.basic_auth {
-            basic_auth.set_folder(folder);
+            basic_auth.resolve_paths(folder);
         }
         if let Some(authorization) = &mut self.authorization {
-            authorization.set_folder(folder);
+            authorization.resolve_paths(folder);
         }
-        set_folder(&mut self.bearer_token_file, folder);
-        self.tls_config.set_folder(folder);
+        resolve_path(&mut self.bearer_token_file, folder);
+        self.tls_config.resolve_paths(folder);
         for header in self.http_headers.values_mut() {
-            header.set_folder(folder);
+            header.resolve_paths(folder);
         }
         for discovery in &mut self.file_sd_configs {
             for path in &mut discovery.files {
-                set_folder(path, folder);
+                resolve_path(path, folder);
             }
         }
     }

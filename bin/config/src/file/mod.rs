@@ -213,7 +213,7 @@ impl Config {
             .load_files(folder)
             .and_then(|()| config.ingest.rules().map(drop))
             .with_context(about)?;
-        config.set_folder(folder);
+        config.resolve_paths(folder);
         Ok(config)
     }
 
@@ -311,7 +311,7 @@ impl Config {
     }
 
     /// Makes paths relative to `folder`. An empty path is none.
-    fn set_folder(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, folder: &Path) {
         let log_file = self
             .global
             .query_log_file
@@ -321,9 +321,9 @@ impl Config {
         for pattern in &mut self.rule_files {
             *pattern = folder.join(&*pattern);
         }
-        self.alerting.set_folder(folder);
+        self.alerting.resolve_paths(folder);
         if let Some(tracing) = &mut self.tracing {
-            tracing.set_folder(folder);
+            tracing.resolve_paths(folder);
         }
     }
 
@@ -364,7 +364,7 @@ impl Config {
             ingest: self.ingest.self_contained(),
             ..self.clone()
         };
-        config.set_folder(&std::env::current_dir()?);
+        config.resolve_paths(&std::env::current_dir()?);
         // Loading replaced environment variables, and `$$` by `$`.
         for value in config.global.external_labels.values_mut() {
             *value = value.replace('$', "$$");

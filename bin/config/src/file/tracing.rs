@@ -78,8 +78,8 @@ impl Default for TracingConfig {
 
 impl TracingConfig {
     /// Makes paths relative to `folder`.
-    pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.tls_config.set_folder(folder);
+    pub(super) fn resolve_paths(&mut self, folder: &Path) {
+        self.tls_config.resolve_paths(folder);
     }
 
     /// Checks everything but the contents of other files.

@@ -135,7 +135,7 @@ fn parse_hex(hex: &str) -> Option<Digest> {
         .ok()
 }
 
-/// Returns the digest of strings.
+/// Returns the digest of one string, or of several, each with its length before it.
 pub fn sha256(parts: &[&[u8]]) -> Digest {
     let whole = match parts {
         [one] => one.to_vec(),
