@@ -95,7 +95,7 @@ impl Store {
     }
 
     /// Records the selectors of a request for metadata or exemplars, and the labels that it shows.
-    /// It disables no rules: users browse metrics and labels without needing their samples.
+    /// It disables no relabel rules: users browse metrics and labels without needing their samples.
     pub fn note_metadata(
         &self,
         ctx: &QueryContext,
@@ -106,7 +106,7 @@ impl Store {
         self.note_without_samples(ctx, who, &uses(selectors, labels));
     }
 
-    /// Records the uses of a query whose response has no samples. It disables no rules.
+    /// Records the uses of a query whose response has no samples. It disables no relabel rules.
     pub fn note_without_samples(
         &self,
         ctx: &QueryContext,
@@ -121,8 +121,8 @@ impl Store {
         self.note_query(ctx, who, &uses(selectors, &LabelSet::all()));
     }
 
-    /// Records the uses of a query, and disables rules that drop the selected series if they have
-    /// `disable_on_use`. Reads of Varve's own tools do not count.
+    /// Records the uses of a query, and disables relabel rules that drop the selected series if they
+    /// have `disable_on_use`. Reads of Varve's own tools do not count.
     pub fn note_query(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
         if !self.record(ctx, who, selectors) {
             return;
@@ -193,7 +193,7 @@ impl Store {
         selectors: &[SelectorUse],
         end_ms: i64,
     ) -> varve_tsdb::Result<Vec<String>> {
-        // Samples from before the rule was enforced may be older.
+        // Samples from before the relabel rule was enforced may be older.
         let recent = TimeRange {
             start_ms: end_ms.saturating_sub(self.lookback_delta_ms),
             end_ms,
@@ -281,9 +281,9 @@ impl Store {
         let otlp = config
             .otlp
             .settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
-        let rules = config.ingest.rules()?;
-        let has_rules = !config.rule_files.is_empty();
-        let budgets = if has_rules {
+        let relabeling = config.ingest.relabeling()?;
+        let has_rule_files = !config.rule_files.is_empty();
+        let budgets = if has_rule_files {
             config.ingest.budgets_with_rules()?
         } else {
             config.ingest.budgets()?
@@ -291,7 +291,7 @@ impl Store {
         let ha = config.ingest.ha()?;
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
-        self.receiver.set_relabeling(rules);
+        self.receiver.set_relabeling(relabeling);
         self.receiver.set_ha(ha, &self.elections);
         if let Some(warning) = config.ingest.team_warning() {
             tracing::info!("{warning}");
@@ -299,7 +299,7 @@ impl Store {
         Ok(())
     }
 
-    /// Replaces the retention of all series, and the rules for some of them.
+    /// Replaces the retention of all series, and the retention rules for some of them.
     pub(crate) fn set_retention(
         &self,
         Retention { time, size }: Retention,

@@ -206,7 +206,7 @@ impl AlertingConfig {
     /// # Errors
     /// The first invalid key.
     pub(super) fn check(&self) -> Result<()> {
-        self.alert_rules()?;
+        self.alert_relabeling()?;
         let n = self.alertmanagers.len();
         ensure!(
             n <= ALERTMANAGERS_MAX,
@@ -224,7 +224,7 @@ impl AlertingConfig {
     ///
     /// # Errors
     /// An invalid rule, in Prometheus' words.
-    pub fn alert_rules(&self) -> Result<Relabeling> {
+    pub fn alert_relabeling(&self) -> Result<Relabeling> {
         RuleConfig::compile(&self.alert_relabel_configs).context("alerting.alert_relabel_configs")
     }
 }
@@ -253,8 +253,8 @@ impl FileDiscovery {
 
 impl AlertmanagerConfig {
     fn check(&self) -> Result<()> {
-        self.target_rules()?;
-        self.alert_rules()?;
+        self.target_relabeling()?;
+        self.alert_relabeling()?;
         ensure!(!self.timeout.is_zero(), "timeout: must be more than 0");
         // Users write URLs. With relabel rules they may be intended.
         if self.relabel_configs.is_empty() {
@@ -301,7 +301,7 @@ impl AlertmanagerConfig {
     ///
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
-    pub fn target_rules(&self) -> Result<Relabeling> {
+    pub fn target_relabeling(&self) -> Result<Relabeling> {
         RuleConfig::compile(&self.relabel_configs).context("relabel_configs")
     }
 
@@ -309,7 +309,7 @@ impl AlertmanagerConfig {
     ///
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
-    pub fn alert_rules(&self) -> Result<Option<Relabeling>> {
+    pub fn alert_relabeling(&self) -> Result<Option<Relabeling>> {
         if self.alert_relabel_configs.is_empty() {
             return Ok(None);
         }

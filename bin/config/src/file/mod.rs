@@ -28,7 +28,7 @@ use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use alerting::AlertingConfig;
 use duration::{duration, print};
 use ingest::IngestConfig;
-pub use ingest::parse_rules;
+pub use ingest::parse_relabeling;
 use otlp::OtlpConfig;
 pub use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
@@ -211,7 +211,7 @@ impl Config {
         config
             .ingest
             .load_files(folder)
-            .and_then(|()| config.ingest.rules().map(drop))
+            .and_then(|()| config.ingest.relabeling().map(drop))
             .with_context(about)?;
         config.resolve_paths(folder);
         Ok(config)
@@ -265,7 +265,7 @@ impl Config {
         retention.rules(retention.time.unwrap_or_default())?;
         config.alerting.check()?;
         config.tracing.iter().try_for_each(TracingConfig::check)?;
-        config.ingest.rules()?;
+        config.ingest.relabeling()?;
         config.ingest.budgets()?;
         config.ingest.ha()?;
         config.otlp.settings(0, false)?;

@@ -10,9 +10,9 @@ use varve_ingest::relabel::Relabeling;
 use varve_model::Labels;
 use varve_rules::file::Texts;
 
-/// A pending notification.
+/// An alert on its way to Alertmanagers.
 #[derive(Debug, Clone)]
-pub(crate) struct Alert {
+pub(crate) struct OutgoingAlert {
     /// The identity of the alert, with `alertname`.
     pub(crate) labels: Labels,
     /// Annotations may be empty texts, which Prometheus sends as well.
@@ -37,7 +37,7 @@ struct Posted<'a> {
     generator_url: &'a str,
 }
 
-impl Alert {
+impl OutgoingAlert {
     /// Returns the labels of the alert, and the labels of `external` whose names the alert does not
     /// have.
     pub(super) fn labels_with(&self, external: &BTreeMap<String, String>) -> Labels {
@@ -49,9 +49,10 @@ impl Alert {
         })
     }
 
-    /// Returns the alert with these labels after relabeling, or `None` if a rule drops it.
-    pub(super) fn relabeled(self, labels: Labels, rules: &Relabeling) -> Option<Self> {
-        match rules.relabel(&labels) {
+    /// Returns the alert with these labels after relabeling, or `None` if a relabel rule
+    /// drops it.
+    pub(super) fn relabeled(self, labels: Labels, relabeling: &Relabeling) -> Option<Self> {
+        match relabeling.relabel(&labels) {
             Ok(labels) => labels.map(|labels| Self { labels, ..self }),
             Err(error) => {
                 tracing::error!(%labels, %error, "Relabeling of an alert failed, dropping it");
@@ -90,13 +91,13 @@ fn print_time(time_ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use varve_config::file::parse_rules;
+    use varve_config::file::parse_relabeling;
 
     use super::*;
 
     #[test]
     fn an_alert_is_encoded_as_prometheus_does() {
-        let alert = Alert {
+        let alert = OutgoingAlert {
             labels: Labels::from_pairs([("alertname", "A"), ("x", "\"é")]).unwrap(),
             annotations: Arc::new(
                 [("summary", "s"), ("empty", "")]
@@ -120,7 +121,7 @@ mod tests {
         let external: BTreeMap<_, _> = [("cluster", "c"), ("x", "y")]
             .map(|(n, v)| (n.to_owned(), v.to_owned()))
             .into();
-        let alert = |labels: &[(&str, &str)]| Alert {
+        let alert = |labels: &[(&str, &str)]| OutgoingAlert {
             labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
             annotations: Arc::default(),
             starts_at_ms: i64::MIN,
@@ -137,9 +138,9 @@ mod tests {
 
     /// Such an alert vanished. Prometheus sends it, and Alertmanager rejects it with its reason.
     #[test]
-    fn an_alert_that_rules_leave_without_labels_is_sent() {
-        let rules = parse_rules("- {action: labeldrop, regex: '.*'}").unwrap();
-        let alert = Alert {
+    fn an_alert_that_relabeling_leaves_without_labels_is_sent() {
+        let relabeling = parse_relabeling("- {action: labeldrop, regex: '.*'}").unwrap();
+        let alert = OutgoingAlert {
             labels: Labels::from_pairs([("alertname", "A")]).unwrap(),
             annotations: Arc::default(),
             starts_at_ms: 0,
@@ -147,6 +148,7 @@ mod tests {
             generator_url: String::new(),
         };
         let labels = alert.labels.clone();
-        assert!(alert.relabeled(labels, &rules).unwrap().labels.is_empty());
+        let relabeled = alert.relabeled(labels, &relabeling).unwrap();
+        assert!(relabeled.labels.is_empty());
     }
 }

@@ -217,8 +217,9 @@ impl Delivery {
             may_repeat = false;
             tokio::select! {
                 () = tokio::time::sleep(self.settings().options.retry_pause) => {}
-                // With draining, the batch is repeated at once. Otherwise `run` drops this future,
-                // but may see later than this future that the delivery is closed.
+                // With draining, the batch is repeated at once. Otherwise `run` will drop this
+                // future. It may notice the close after this branch does, so this waits for that
+                // and sends nothing.
                 () = self.closed() => if !self.settings().options.drain_on_shutdown {
                     std::future::pending().await
                 },

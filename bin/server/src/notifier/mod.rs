@@ -1,23 +1,25 @@
 //! Notifier: sends alerts of rules to Alertmanagers.
 //!
 //! ```text
-//! send: external labels -> relabel -> JSON -> one queue per Alertmanager -> delivery (a task): batch -> POST, one retry
+//! enqueue: external labels -> relabel -> JSON -> one queue per Alertmanager -> delivery (a task): batch -> POST, one retry
 //! discovery (a task): files and DNS names -> targets -> relabel -> Alertmanagers
 //! ```
 //!
-//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown.
+//! Used by rule evaluation ([`Notifier::enqueue`]), the reload of the configuration and the shutdown.
 //! Works as in Prometheus, with three differences: an Alertmanager keeps its queue over a reload
 //! that changes its settings, a failed batch is sent a second time, and the queue is also bounded
 //! in bytes.
 //!
 //! Invariants
-//! 1. `send` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
+//! 1. `enqueue` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
 //! 2. Alerts of one Alertmanager are sent in order. One Alertmanager never delays another.
-//! 3. A queued alert is counted as sent or as dropped. If the notifier or its Alertmanager ends, it
-//!    is logged.
+//! 3. A queued alert is counted as sent or as dropped. One that is left when its delivery ends is
+//!    only logged.
 //!
-//! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or
-//! drained.
+//! Threads: one task for discovery, which ends when the notifier is drained, and one per
+//! Alertmanager. The latter ends after the notifier is drained or a reload removes its
+//! Alertmanager: at once, or with `drain_on_shutdown` when its queue is sent, at most
+//! `drain_time_max` later.
 
 mod alert;
 mod delivery;
@@ -39,7 +41,7 @@ use varve_config::settings::NotifierOptions;
 use varve_ingest::relabel::Relabeling;
 use varve_system::metrics::Registrar;
 
-pub(crate) use alert::Alert;
+pub(crate) use alert::OutgoingAlert;
 
 use delivery::{Delivery, DeliverySettings};
 use discovery::{Discovery, Source};
@@ -59,9 +61,10 @@ pub struct Notifier {
 #[derive(Debug, Default)]
 struct State {
     external_labels: BTreeMap<String, String>,
-    rules: Relabeling,
+    /// Applied to all alerts.
+    alert_relabeling: Relabeling,
     sets: Vec<AlertmanagerSet>,
-    /// Senders of removed Alertmanagers, which send their queued alerts.
+    /// Deliveries to removed Alertmanagers, which still send their queues.
     closing: Vec<Arc<Delivery>>,
     is_discovering: bool,
     is_stopped: bool,
@@ -71,8 +74,9 @@ struct State {
 #[derive(Debug)]
 struct AlertmanagerSet {
     config: Arc<AlertmanagerConfig>,
-    target_rules: Relabeling,
-    alert_rules: Option<Relabeling>,
+    target_relabeling: Relabeling,
+    /// Applied after that of all alerts.
+    alert_relabeling: Option<Relabeling>,
     discoveries: Vec<Discovery>,
     deliveries: Vec<Arc<Delivery>>,
     /// URLs of the targets that a relabel rule dropped.
@@ -102,7 +106,7 @@ impl Notifier {
     /// Reads and checks everything that `config` needs. Blocks.
     ///
     /// # Errors
-    /// A rule, a certificate or a file with credentials is invalid.
+    /// A relabel rule, a certificate or a file with credentials is invalid.
     pub fn prepare(config: &Config) -> Result<PreparedAlerting> {
         let sets = config
             .alerting
@@ -115,7 +119,7 @@ impl Notifier {
             });
         Ok(PreparedAlerting(State {
             external_labels: config.global.external_labels.clone(),
-            rules: config.alerting.alert_rules()?,
+            alert_relabeling: config.alerting.alert_relabeling()?,
             sets: sets.collect::<Result<_>>()?,
             ..State::default()
         }))
@@ -157,28 +161,26 @@ impl Notifier {
     }
 
     /// Queues alerts for all Alertmanagers. Returns at once.
-    pub(crate) fn send(&self, alerts: Vec<Alert>) {
+    pub(crate) fn enqueue(&self, alerts: Vec<OutgoingAlert>) {
         let state = self.state.read();
         if state.sets.is_empty() {
             return;
         }
         let labeled = alerts.into_iter().filter_map(|alert| {
             let labels = alert.labels_with(&state.external_labels);
-            alert.relabeled(labels, &state.rules)
+            alert.relabeled(labels, &state.alert_relabeling)
         });
-        let alerts: Vec<Alert> = labeled.collect();
+        let alerts: Vec<OutgoingAlert> = labeled.collect();
         let mut encoded = None;
         for set in &state.sets {
-            match &set.alert_rules {
-                None => {
-                    set.push(encoded.get_or_insert_with(|| {
-                        alerts.iter().map(Alert::encode).collect::<Vec<_>>()
-                    }))
-                }
-                Some(rules) => {
-                    let relabeled = alerts
-                        .iter()
-                        .filter_map(|alert| alert.clone().relabeled(alert.labels.clone(), rules));
+            match &set.alert_relabeling {
+                None => set.push(encoded.get_or_insert_with(|| {
+                    alerts.iter().map(OutgoingAlert::encode).collect::<Vec<_>>()
+                })),
+                Some(relabeling) => {
+                    let relabeled = alerts.iter().filter_map(|alert| {
+                        alert.clone().relabeled(alert.labels.clone(), relabeling)
+                    });
                     set.push(&relabeled.map(|alert| alert.encode()).collect::<Vec<_>>());
                 }
             }
@@ -223,7 +225,7 @@ impl Notifier {
                 delivery.ended().await;
             }
         };
-        // Senders end in time, unless one has panicked.
+        // Deliveries end in time, unless one has panicked.
         drop(tokio::time::timeout(2 * self.options.drain_time_max, all_ended).await);
     }
 
@@ -246,13 +248,14 @@ impl Notifier {
     /// Derives the deliveries of a set from its targets. Takes those of known Alertmanagers out of
     /// `deliveries`, and creates the others.
     fn update(&self, set: &mut AlertmanagerSet, deliveries: &mut Vec<Arc<Delivery>>) {
-        let (urls, dropped) = target::urls(&set.config, &set.target_rules, set.groups());
+        let targets = target::find(&set.config, &set.target_relabeling, set.groups());
         let settings = DeliverySettings {
             config: Arc::clone(&set.config),
             options: self.options,
         };
-        set.dropped = dropped;
-        set.deliveries = urls
+        set.dropped = targets.dropped;
+        set.deliveries = targets
+            .active
             .into_iter()
             .map(
                 |url| match deliveries.iter().position(|delivery| delivery.url() == url) {
@@ -323,8 +326,8 @@ impl AlertmanagerSet {
     fn new(config: &AlertmanagerConfig) -> Result<Self> {
         config.check_access()?;
         Ok(Self {
-            target_rules: config.target_rules()?,
-            alert_rules: config.alert_rules()?,
+            target_relabeling: config.target_relabeling()?,
+            alert_relabeling: config.alert_relabeling()?,
             discoveries: Discovery::all(config),
             config: Arc::new(config.clone()),
             deliveries: Vec::new(),

@@ -17,22 +17,29 @@ const PATH: &str = "__alerts_path__";
 /// queue.
 pub(super) const ALERTMANAGERS_MAX: usize = 1000;
 
-/// Returns the distinct URLs of Alertmanagers, and the URLs of targets that a rule drops. Logs
-/// invalid targets.
-pub(super) fn urls<'a>(
+/// The URLs of targets.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// The Alertmanagers, which are distinct.
+    pub(super) active: Vec<String>,
+    /// Those that a relabel rule drops.
+    pub(super) dropped: Vec<String>,
+}
+
+/// Returns the targets of groups. Logs invalid ones.
+pub(super) fn find<'a>(
     config: &AlertmanagerConfig,
-    rules: &Relabeling,
+    relabeling: &Relabeling,
     groups: impl Iterator<Item = &'a TargetGroup>,
-) -> (Vec<String>, Vec<String>) {
-    let mut active = Vec::new();
-    let mut dropped = Vec::new();
+) -> Targets {
+    let mut targets = Targets::default();
     for (group, target) in
         groups.flat_map(|group| group.targets.iter().map(move |target| (group, target)))
     {
-        let list = match url(config, rules, group, target) {
-            Ok((url, true)) if !active.contains(&url) => (&mut active, url),
-            Ok((url, false)) => (&mut dropped, url),
-            Ok(_) => continue,
+        let (url, list) = match url(config, relabeling, group, target) {
+            Ok((url, true)) if targets.active.contains(&url) => continue,
+            Ok((url, true)) => (url, &mut targets.active),
+            Ok((url, false)) => (url, &mut targets.dropped),
             Err(error) => {
                 tracing::error!(
                     target,
@@ -42,8 +49,8 @@ pub(super) fn urls<'a>(
                 continue;
             }
         };
-        if list.0.len() < ALERTMANAGERS_MAX {
-            list.0.push(list.1);
+        if list.len() < ALERTMANAGERS_MAX {
+            list.push(url);
         } else {
             tracing::error!(
                 target,
@@ -51,13 +58,13 @@ pub(super) fn urls<'a>(
             );
         }
     }
-    (active, dropped)
+    targets
 }
 
-/// Returns the URL of a target, and `true` if the rules keep it.
+/// Returns the URL of a target, and `true` if the relabel rules keep it.
 fn url(
     config: &AlertmanagerConfig,
-    rules: &Relabeling,
+    relabeling: &Relabeling,
     group: &TargetGroup,
     target: &str,
 ) -> Result<(String, bool)> {
@@ -78,9 +85,10 @@ fn url(
             .map(|(n, v)| (n.as_str(), v.as_str())),
     );
     let labels = Labels::from_pairs(labels)?;
-    let relabeled = rules.relabel(&labels)?;
-    let kept = relabeled.as_ref().unwrap_or(&labels);
-    let label = |name| kept.get(name).unwrap_or_default();
+    let relabeled = relabeling.relabel(&labels)?;
+    // The URL of a dropped target has the labels from before relabeling.
+    let shown = relabeled.as_ref().unwrap_or(&labels);
+    let label = |name| shown.get(name).unwrap_or_default();
     let address = label(ADDRESS);
     ensure!(
         relabeled.is_none() || !address.contains('/'),
@@ -113,18 +121,13 @@ mod tests {
         let config =
             Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
         let config = &config.alerting.alertmanagers[0];
-        let got = urls(
+        let got = find(
             config,
-            &config.target_rules().unwrap(),
+            &config.target_relabeling().unwrap(),
             config.static_configs.iter(),
         );
-        assert_eq!(
-            (
-                got.0.iter().map(String::as_str).collect(),
-                got.1.iter().map(String::as_str).collect()
-            ),
-            (active.to_vec(), dropped.to_vec())
-        );
+        assert_eq!(got.active, active);
+        assert_eq!(got.dropped, dropped);
     }
 
     #[test]
@@ -167,11 +170,11 @@ mod tests {
             targets,
             ..TargetGroup::default()
         };
-        let got = urls(
+        let got = find(
             &AlertmanagerConfig::default(),
             &Relabeling::default(),
             [group].iter(),
         );
-        assert_eq!(got.0.len(), ALERTMANAGERS_MAX);
+        assert_eq!(got.active.len(), ALERTMANAGERS_MAX);
     }
 }

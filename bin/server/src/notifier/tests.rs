@@ -150,8 +150,8 @@ fn reload(notifier: &Arc<Notifier>, config: &Config) {
     notifier.apply(Notifier::prepare(config).unwrap());
 }
 
-fn alerts(numbers: std::ops::Range<usize>) -> Vec<Alert> {
-    let alert = |n: usize| Alert {
+fn alerts(numbers: std::ops::Range<usize>) -> Vec<OutgoingAlert> {
+    let alert = |n: usize| OutgoingAlert {
         labels: Labels::from_pairs([("alertname", "A"), ("n", &n.to_string())]).unwrap(),
         annotations: Arc::default(),
         starts_at_ms: 1,
@@ -187,7 +187,7 @@ fn ten_thousand_alerts_are_40_batches_in_order() {
     run(async {
         let recorder = Recorder::start(&[]).await;
         let notifier = start(options(), &alerting(&[recorder.config("")]));
-        notifier.send(alerts(0..10_000));
+        notifier.enqueue(alerts(0..10_000));
         until("all alerts", || recorder.n_alerts() == 10_000).await;
         let batches = recorder.batches();
         assert_eq!(
@@ -228,7 +228,7 @@ fn an_alertmanager_that_hangs_delays_no_other_and_drops_its_oldest_alerts() {
             &alerting(&[hanging.config("timeout: 1h"), other.config("")]),
         );
         for i in 0..20 {
-            notifier.send(alerts(i * 500..(i + 1) * 500));
+            notifier.enqueue(alerts(i * 500..(i + 1) * 500));
             until("the other", || other.n_alerts() == (i + 1) * 500).await;
         }
         assert_eq!(recorder_drops(&notifier, &other), 0);
@@ -259,7 +259,7 @@ fn a_failed_batch_is_sent_a_second_time_if_that_can_help() {
         run(async move {
             let recorder = Recorder::start(statuses).await;
             let notifier = start(options(), &alerting(&[recorder.config("")]));
-            notifier.send(alerts(0..1));
+            notifier.enqueue(alerts(0..1));
             until("the errors", || {
                 recorder.metric(&notifier.metrics.errors) == n_errors
             })
@@ -279,7 +279,7 @@ fn lost_alerts_are_counted_as_dropped() {
     run(async {
         let recorder = Recorder::start(&[400]).await;
         let notifier = start(options(), &alerting(&[recorder.config("")]));
-        notifier.send(alerts(0..300));
+        notifier.enqueue(alerts(0..300));
         until("the second batch", || recorder.n_alerts() == 44).await;
         assert_eq!(recorder_drops(&notifier, &recorder), 256);
     });
@@ -290,7 +290,7 @@ fn an_alertmanager_without_a_response_is_an_error_after_the_timeout() {
     run(async {
         let recorder = Recorder::start(&[0]).await;
         let notifier = start(options(), &alerting(&[recorder.config("timeout: 50ms")]));
-        notifier.send(alerts(0..1));
+        notifier.enqueue(alerts(0..1));
         until("the alert", || recorder.n_alerts() == 1).await;
         assert_eq!(recorder.metric(&notifier.metrics.errors), 1);
     });
@@ -311,7 +311,7 @@ fn labels_are_added_and_rewritten_in_order() {
                 some.config(own),
             )),
         );
-        notifier.send(alerts(0..3));
+        notifier.enqueue(alerts(0..3));
         until("all alerts", || all.n_alerts() == 2 && some.n_alerts() == 1).await;
         let requests = all.requests.lock().unwrap();
         assert_eq!(
@@ -341,7 +341,7 @@ fn a_reload_keeps_queued_alerts_and_applies_new_settings() {
             ..options()
         };
         let notifier = start(slow, &alerting(&[recorder.config("bearer_token: a")]));
-        notifier.send(alerts(0..35));
+        notifier.enqueue(alerts(0..35));
         until("the first attempt", || {
             recorder.metric(&notifier.metrics.errors) == 10
         })
@@ -376,10 +376,10 @@ fn a_removed_alertmanager_gets_what_is_queued() {
     run(async {
         let recorder = Recorder::start(&[503]).await;
         let notifier = start(options(), &alerting(&[recorder.config("")]));
-        notifier.send(alerts(0..300));
+        notifier.enqueue(alerts(0..300));
         reload(&notifier, &Config::default());
         assert_eq!(notifier.alertmanagers().0.len(), 0);
-        notifier.send(alerts(300..301));
+        notifier.enqueue(alerts(300..301));
         until("all alerts", || recorder.n_alerts() == 300).await;
     });
 }
@@ -443,7 +443,7 @@ fn queued_alerts_are_sent_at_shutdown_within_a_bound() {
                 format!("http://{}/api/v2/alerts", recorder.address),
                 notifier.metrics.clone(),
             );
-            notifier.send(alerts(0..30));
+            notifier.enqueue(alerts(0..30));
             until("the first attempt", || {
                 recorder.metric(&notifier.metrics.errors) == first as u64
             })
@@ -451,7 +451,7 @@ fn queued_alerts_are_sent_at_shutdown_within_a_bound() {
             let started = Instant::now();
             notifier.drain().await;
             assert!(started.elapsed() < Duration::from_secs(30));
-            notifier.send(alerts(30..31));
+            notifier.enqueue(alerts(30..31));
             assert_eq!(recorder.n_alerts(), n_sent, "drains: {drains}, {status}");
             // The metrics of a delivery end with it.
             assert_eq!(metrics.dropped.with_label_values(&[&dropped]).get(), 0);

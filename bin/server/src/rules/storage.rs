@@ -21,7 +21,7 @@ use varve_tsdb::select::SelectHints;
 use varve_wire::active_requests::RULE_ROUTE;
 
 use super::state::{Rules, now};
-use crate::notifier::Alert;
+use crate::notifier::OutgoingAlert;
 use crate::requests::life::RequestFailure;
 use crate::requests::record::{ActiveClass, Parameters, RequestRecord, RuleQuery};
 use crate::store::Store;
@@ -64,7 +64,7 @@ impl<'a> RuleStorage<'a> {
     }
 
     /// Returns the record of a query, with its trace if it is sampled.
-    fn request(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Arc<RequestRecord> {
+    fn record(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Arc<RequestRecord> {
         let &Query {
             expr, timestamp_ms, ..
         } = query;
@@ -73,16 +73,16 @@ impl<'a> RuleStorage<'a> {
             group: from.group.to_owned(),
             expr: expr.to_owned(),
         };
-        let request = RequestRecord::of_rule(rule, self.memory());
+        let record = RequestRecord::of_rule(rule, self.memory());
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
-        request.note_parameters(
+        record.note_parameters(
             Parameters {
                 text,
                 ..Parameters::default()
             },
             None,
         );
-        request.note_steps(Steps::instant(timestamp_ms));
+        record.note_steps(Steps::instant(timestamp_ms));
         let trace = self
             .rules
             .host
@@ -92,19 +92,19 @@ impl<'a> RuleStorage<'a> {
             trace.note("rule.file", from.file);
             trace.note("rule.group", from.group);
             trace.note("rule.name", from.rule);
-            request.note_trace(trace);
+            record.note_trace(trace);
         }
-        request
+        record
     }
 
     fn evaluate(
         &self,
         from: &RuleRef<'_>,
         ctx: &ReadContext,
-        request: &RequestRecord,
+        record: &RequestRecord,
         query: &Query<'_>,
     ) -> Result<Vec<VectorSample>, Error> {
-        let part = request.part("parse");
+        let part = record.part("parse");
         let parsed = self.engine.parse(ctx, query.expr)?;
         let who = Requester {
             rule: from.rule.into(),
@@ -113,20 +113,20 @@ impl<'a> RuleStorage<'a> {
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
         drop(part);
 
-        let _part = request.part("evaluate");
+        let _part = record.part("evaluate");
         let stats = if self.rules.host.requests.query_log.is_enabled() {
             StatsMode::AsWritten
         } else {
             StatsMode::Off
         };
-        let evaluation = Request {
+        let request = Request {
             stats,
             scans: query.scans,
             ..Request::new(query.expr, Steps::instant(query.timestamp_ms))
         };
         let result = self
             .engine
-            .run_parsed(&self.store.db, ctx, parsed, &evaluation)?;
+            .run_parsed(&self.store.db, ctx, parsed, &request)?;
         let samples = match result.value {
             Value::Vector(samples) => samples,
             Value::Scalar(point) => vec![VectorSample {
@@ -141,7 +141,7 @@ impl<'a> RuleStorage<'a> {
             }
         };
         if let Some(stats) = &result.stats {
-            request.note_stats(stats);
+            record.note_stats(stats);
         }
         Ok(samples)
     }
@@ -153,7 +153,7 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
-        // The queries have deadlines.
+        // No deadline of its own: each query that reads the shared scans has one.
         let ctx = ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory()));
         Some(
             self.engine
@@ -163,16 +163,16 @@ impl Storage for RuleStorage<'_> {
 
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
         let requests = &self.rules.host.requests;
-        let request = self.request(from, query);
-        let memory = requests.memory(&request).clone();
+        let record = self.record(from, query);
+        let memory = requests.memory(&record).clone();
         let ctx = ReadContext::unrestricted(QueryContext::new(self.timeout, memory));
-        let registration = requests.start(&request, ActiveClass::Rule, &ctx);
+        let registration = requests.start(&record, ActiveClass::Rule, &ctx);
         registration.record_start();
 
-        let result = self.evaluate(from, &ctx, &request, query);
+        let result = self.evaluate(from, &ctx, &record, query);
 
         let reason = result.as_ref().err().map(ToString::to_string);
-        if let Some(trace) = request.trace()
+        if let Some(trace) = record.trace()
             && let Some(reason) = &reason
         {
             trace.fail(reason.as_str());
@@ -261,14 +261,13 @@ impl Storage for RuleStorage<'_> {
         self.rules.is_stopping()
     }
 
-    fn notify(&self, alerts: Vec<Notification>) {
+    fn notify(&self, notifications: Vec<Notification>) {
         let external_url = self.rules.options.external_url.as_str();
-        self.rules.host.notifier.send(
-            alerts
-                .into_iter()
-                .map(|alert| to_send(alert, external_url))
-                .collect(),
-        );
+        let mut alerts = Vec::with_capacity(notifications.len());
+        for notification in notifications {
+            alerts.push(outgoing_alert(notification, external_url));
+        }
+        self.rules.host.notifier.enqueue(alerts);
     }
 }
 
@@ -285,16 +284,16 @@ fn failure(error: varve_tsdb::Error) -> Failure {
     Failure::new(error.to_string())
 }
 
-fn to_send(alert: Notification, external_url: &str) -> Alert {
-    Alert {
-        annotations: alert.annotations,
-        starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
-        ends_at_ms: alert.ends_at.ms(),
+fn outgoing_alert(notification: Notification, external_url: &str) -> OutgoingAlert {
+    OutgoingAlert {
+        annotations: notification.annotations,
+        starts_at_ms: notification.starts_at.map_or(NO_TIME_MS, Time::ms),
+        ends_at_ms: notification.ends_at.ms(),
         generator_url: format!(
             "{external_url}/graph?g0.expr={}&g0.tab=1",
-            query_escaped(&alert.expr)
+            query_escaped(&notification.expr)
         ),
-        labels: alert.labels,
+        labels: notification.labels,
     }
 }
 
@@ -309,14 +308,14 @@ mod tests {
     #[test]
     fn alerts_link_to_their_expression() {
         let annotations: Texts = [("summary".to_owned(), "x".to_owned())].into();
-        let alert = Notification {
+        let notification = Notification {
             labels: Labels::empty(),
             annotations: Arc::new(annotations),
             starts_at: Some(Time::from_ms(5)),
             ends_at: Time::from_ms(7),
             expr: "a{b=\"c d\"} > 1.5".into(),
         };
-        let sent = to_send(alert, "http://h:9/p");
+        let sent = outgoing_alert(notification, "http://h:9/p");
         assert_eq!(
             sent.generator_url,
             "http://h:9/p/graph?g0.expr=a%7Bb%3D%22c+d%22%7D+%3E+1.5&g0.tab=1"

@@ -130,7 +130,7 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 ///
 /// # Errors
 /// A syntax error, or an invalid rule, in Prometheus' words.
-pub fn parse_rules(text: &str) -> Result<Relabeling> {
+pub fn parse_relabeling(text: &str) -> Result<Relabeling> {
     let is_list = text.lines().any(|line| line.starts_with("- "));
     let rules = if is_list {
         serde_yaml_ng::from_str(text).map_err(yaml_error)?
@@ -156,7 +156,7 @@ impl IngestConfig {
     ///
     /// # Errors
     /// An unknown preset, or an invalid rule, in Prometheus' words.
-    pub fn rules(&self) -> Result<Relabeling> {
+    pub fn relabeling(&self) -> Result<Relabeling> {
         let own = self
             .metric_relabel_configs
             .iter()

@@ -3,7 +3,7 @@ use varve_model::Labels;
 use super::*;
 
 fn parse(text: &str) -> Result<Relabeling> {
-    serde_yaml_ng::from_str::<IngestConfig>(text)?.rules()
+    serde_yaml_ng::from_str::<IngestConfig>(text)?.relabeling()
 }
 
 #[track_caller]
@@ -215,7 +215,7 @@ fn rules_match_the_results_of_prometheus() {
                     metric_relabel_configs: configs,
                     ..IngestConfig::default()
                 }
-                .rules()
+                .relabeling()
                 .unwrap();
             }
             idx => {

@@ -106,7 +106,7 @@ fn invalid_series(reason: String) -> ApiError {
 }
 
 fn read_rules(text: &str) -> Result<Relabeling> {
-    config::parse_rules(text)
+    config::parse_relabeling(text)
         .map_err(|error| ApiError::invalid_parameter("rules", format!("{error:#}")))
 }
 
