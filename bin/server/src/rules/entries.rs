@@ -246,7 +246,7 @@ mod tests {
         change.apply(now, &settings)
     }
 
-    /// Returns the timestamp of the evaluation that is due.
+    /// Queues what is due at `now`, and takes the first evaluation.
     fn due(entries: &mut Entries, now: Time) -> Option<Job> {
         entries.enqueue_due(
             Waiting {

@@ -42,26 +42,22 @@ pub fn start(rules: &Arc<Rules>, store: &Arc<Store>) -> io::Result<()> {
 /// Decides which groups are due, until the rules are stopped.
 fn schedule(rules: &Rules, store: &Store) {
     while !rules.is_stopping() {
-        let enqueued = unless_panicked(|| enqueue(rules, store));
-        let (mut entries, sleep) = enqueued.unwrap_or_else(|| (rules.entries.lock(), SLEEP_MAX));
+        let checked = unless_panicked(|| check_groups(rules, store));
+        let (mut entries, sleep) = checked.unwrap_or_else(|| (rules.entries.lock(), SLEEP_MAX));
         rules.changed.wait_for(&mut entries, sleep);
     }
 }
 
-/// Queues all evaluations that are due. Returns the time until the next check.
-fn enqueue<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Entries>, Duration) {
+/// One round of the scheduler: plans the catch-up of new groups, ends removed groups, sends alerts
+/// of groups that catch up again, and queues what is due. Returns the locked entries, and the time
+/// until the next round.
+fn check_groups<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Entries>, Duration) {
     let live = rules.live();
     plan_catch_up(rules, store, &live);
     let now = now();
     end_removed_groups(rules, store, now);
-    let catching_up = rules.entries.lock().catching_up();
-    for group in catching_up {
-        group.resend(
-            now,
-            &RuleStorage::new(rules, store, group.schedule().interval()),
-            &live.settings,
-        );
-    }
+    resend_while_catching_up(rules, store, &live, now);
+
     let mut entries = rules.entries.lock();
     let next_at = entries.enqueue_due(
         Waiting {
@@ -74,6 +70,15 @@ fn enqueue<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Entries>, Dur
         rules.changed.notify_all();
     }
     (entries, next_at.since(now).max(Duration::from_millis(1)))
+}
+
+/// Sends the active alerts of groups that catch up, whose evaluations are of past times.
+fn resend_while_catching_up(rules: &Rules, store: &Store, live: &Live, now: Time) {
+    let catching_up = rules.entries.lock().catching_up();
+    for group in catching_up {
+        let storage = RuleStorage::new(rules, store, group.schedule().interval());
+        group.resend(now, &storage, &live.settings);
+    }
 }
 
 /// Returns the value of `run`, or `None` if it panics. A panic outside a rule, which the hook logs,
@@ -89,7 +94,7 @@ fn plan_catch_up(rules: &Rules, store: &Store, live: &Live) {
         if rules.is_stopping() {
             return;
         }
-        let last = caught_up_from(rules, store, live, &group, now());
+        let last = continue_group(rules, store, live, &group, now());
         let mut entries = rules.entries.lock();
         let Some(entry) = entries.entry(&group) else {
             continue;
@@ -102,9 +107,9 @@ fn plan_catch_up(rules: &Rules, store: &Store, live: &Live) {
     }
 }
 
-/// Loads the alerts of a group, and returns the evaluation after which it continues. Returns `None`
-/// if there is nothing to catch up.
-fn caught_up_from(
+/// Loads the alerts that were active before an outage into a group. Returns the evaluation after
+/// which the group continues, or `None` if there is nothing to catch up.
+fn continue_group(
     rules: &Rules,
     store: &Store,
     live: &Live,
