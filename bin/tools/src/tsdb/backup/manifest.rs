@@ -25,13 +25,13 @@ pub(super) struct Manifest {
     /// The server.
     source: String,
     /// Ascending by path.
-    pub(super) files: Vec<StoredFile>,
+    pub(super) files: Vec<BackupFile>,
 }
 
-/// A file of a data directory.
+/// A file of a snapshot, and of the backup that stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StoredFile {
+pub(super) struct BackupFile {
     /// The path in the data directory.
     pub(super) path: String,
     pub(super) size: u64,
@@ -80,7 +80,7 @@ impl Manifests {
     }
 }
 
-impl StoredFile {
+impl BackupFile {
     /// Returns `true` if size and time of another file are the same.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.size, &self.modified) == (other.size, &other.modified)
@@ -124,7 +124,7 @@ impl StoredFile {
 }
 
 impl Manifest {
-    pub(super) fn new(created: Timestamp, source: &str, files: Vec<StoredFile>) -> Self {
+    pub(super) fn new(created: Timestamp, source: &str, files: Vec<BackupFile>) -> Self {
         let name = created.strftime(NAME).to_string();
         Self {
             version: VERSION,
@@ -172,7 +172,7 @@ impl Manifest {
     }
 
     /// Returns the file with a path.
-    pub(super) fn file(&self, path: &str) -> Option<&StoredFile> {
+    pub(super) fn file(&self, path: &str) -> Option<&BackupFile> {
         let found = self
             .files
             .binary_search_by(|file| file.path.as_str().cmp(path));
@@ -194,7 +194,7 @@ impl Manifest {
 }
 
 /// Opens the directory or bucket of backups.
-pub(super) fn open(destination: &str) -> Result<ObjectStore> {
+pub(super) fn open_destination(destination: &str) -> Result<ObjectStore> {
     ObjectStore::new(
         &BucketConfig::from_argument(destination)?,
         Pace::unlimited(),

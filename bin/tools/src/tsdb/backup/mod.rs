@@ -28,7 +28,7 @@ use varve_system::machine::files::is_locked;
 pub(super) use restore::restore;
 
 use super::args::BackupArgs;
-use manifest::{Manifest, Manifests, StoredFile, content_key, open};
+use manifest::{BackupFile, Manifest, Manifests, content_key, open_destination};
 
 /// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.
 const MARK: &str = "backup-in-progress";
@@ -66,7 +66,7 @@ impl Drop for Snapshot {
 /// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file
 /// still differs after it was stored again.
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
-    let mut store = open(&args.destination)?;
+    let mut store = open_destination(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
     // Locked until old files are removed. Otherwise this backup could remove files that another one
     // has just stored.
@@ -120,7 +120,7 @@ struct Stored {
 fn store_files(
     store: &mut ObjectStore,
     snapshot: &Snapshot,
-    files: &[StoredFile],
+    files: &[BackupFile],
     verify: bool,
 ) -> Result<Stored> {
     let mut known = HashSet::new();
@@ -163,14 +163,7 @@ fn store_files(
 fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snapshot> {
     let data_dir = match data_dir {
         Some(dir) => dir.to_owned(),
-        None => {
-            let flags = client.get_data("/api/v1/status/flags")?;
-            PathBuf::from(
-                flags["storage.tsdb.path"]
-                    .as_str()
-                    .context("the server does not tell its data directory")?,
-            )
-        }
+        None => data_dir_of_server(client)?,
     };
     // Checked first, so that an error leaves no snapshot behind.
     ensure!(
@@ -179,12 +172,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
          server, and set --path to the absolute path of its data directory"
     );
     let snapshots = data_dir.join("snapshots");
-    for entry in fs::read_dir(&snapshots).into_iter().flatten() {
-        let dir = entry.with_context(|| format!("list {snapshots:?}"))?.path();
-        if dir.join(MARK).is_file() {
-            drop(Snapshot::lock(dir)?);
-        }
-    }
+    remove_interrupted(&snapshots)?;
+
     let created = client.post_data("/api/v1/admin/tsdb/snapshot", "")?;
     let name = created["name"]
         .as_str()
@@ -199,9 +188,33 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     Snapshot::lock(dir)
 }
 
+/// Returns the data directory that the server names.
+fn data_dir_of_server(client: &mut Client) -> Result<PathBuf> {
+    let flags = client.get_data("/api/v1/status/flags")?;
+    let path = flags["storage.tsdb.path"]
+        .as_str()
+        .context("the server does not tell its data directory")?;
+    Ok(PathBuf::from(path))
+}
+
+/// Removes the snapshots of interrupted backups.
+///
+/// # Errors
+/// If a backup is running.
+fn remove_interrupted(snapshots: &Path) -> Result<()> {
+    for entry in fs::read_dir(snapshots).into_iter().flatten() {
+        let dir = entry.with_context(|| format!("list {snapshots:?}"))?.path();
+        if dir.join(MARK).is_file() {
+            // A running backup has the lock. Dropping the snapshot removes its directory.
+            drop(Snapshot::lock(dir)?);
+        }
+    }
+    Ok(())
+}
+
 /// Lists the files of a snapshot with their checksums. A file that has not changed since the
 /// previous backup is not read.
-fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
+fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<BackupFile>> {
     let mut files = Vec::new();
     let mut dirs = vec![snapshot.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -224,7 +237,7 @@ fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<St
                     .modified()
                     .with_context(|| format!("read {path:?}"))?,
             )?;
-            let mut file = StoredFile {
+            let mut file = BackupFile {
                 path: relative.to_owned(),
                 size: metadata.len(),
                 modified: modified.to_string(),

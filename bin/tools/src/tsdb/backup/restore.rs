@@ -10,7 +10,7 @@ use varve_env::{Fs as _, RealFs};
 use varve_objstore::ObjectStore;
 use varve_system::machine::files::remove_dir;
 
-use super::manifest::{Manifest, Manifests, open};
+use super::manifest::{Manifest, Manifests, open_destination};
 use crate::tsdb::args::RestoreArgs;
 
 /// Restores, lists or verifies a backup.
@@ -18,7 +18,7 @@ use crate::tsdb::args::RestoreArgs;
 /// # Errors
 /// If there is no such backup, a file of it is missing or damaged, or the directory is not empty.
 pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
-    let mut store = open(&args.source)?;
+    let mut store = open_destination(&args.source)?;
     let manifests = Manifests::list(&mut store)?;
     if args.list {
         for name in manifests.names() {
