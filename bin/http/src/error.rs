@@ -161,7 +161,8 @@ impl ApiError {
         Self::new(ErrorKind::Internal, message.to_string())
     }
 
-    /// Returns the error of a request that arrives while the store is not open.
+    /// Returns the error of a request without a result: the store is not open, or the server dropped
+    /// the job before it ran.
     pub(crate) fn stopping() -> Self {
         Self::unavailable("the server is stopping")
     }

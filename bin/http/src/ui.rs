@@ -15,7 +15,7 @@ use axum::routing::get;
 use bytes::Bytes;
 
 use super::response::plain;
-use super::serving::compression::Coding;
+use super::serving::compression::{Coding, gzip_best, zstd_best};
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
@@ -94,15 +94,15 @@ impl StaticFile {
         FILES.iter().find(|file| file.path == path)
     }
 
-    /// Returns the file in a content coding. Compresses it at first use, and blocks meanwhile.
-    fn coded(&self, coding: Coding) -> Bytes {
-        let cell = match coding {
-            Coding::Gzip => &self.gzip,
-            Coding::Zstd => &self.zstd,
-            Coding::Deflate => return Bytes::from_static(self.content),
+    /// Returns the file in a content coding, or `None` if files are not offered in it. Compresses
+    /// the file at first use, and blocks meanwhile.
+    fn coded(&self, coding: Coding) -> Option<Bytes> {
+        let coded = match coding {
+            Coding::Gzip => self.gzip.get_or_init(|| gzip_best(self.content).into()),
+            Coding::Zstd => self.zstd.get_or_init(|| zstd_best(self.content).into()),
+            Coding::Deflate => return None,
         };
-        cell.get_or_init(|| coding.encode_best(self.content).into())
-            .clone()
+        Some(coded.clone())
     }
 
     async fn respond(&'static self, request: &HeaderMap, cache: HeaderValue) -> Response {
@@ -132,11 +132,10 @@ impl StaticFile {
             return (StatusCode::NOT_MODIFIED, common).into_response();
         }
         let media_type = [(header::CONTENT_TYPE, self.media_type)];
-        let coding = Coding::negotiate(request).filter(|&coding| coding != Coding::Deflate);
-        let Some(coding) = coding else {
+        let Some(coding) = Coding::negotiate(request) else {
             return (common, media_type, self.content).into_response();
         };
-        let Ok(body) = tokio::task::spawn_blocking(move || self.coded(coding)).await else {
+        let Ok(Some(body)) = tokio::task::spawn_blocking(move || self.coded(coding)).await else {
             return (common, media_type, self.content).into_response();
         };
         (
@@ -161,7 +160,7 @@ pub(super) fn router() -> Router<HttpState> {
 }
 
 /// Returns `true` if a request is for the page itself rather than for data.
-pub(super) fn is_served(method: &Method, path: &str) -> bool {
+pub(super) fn is_for_page(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
         && (path.starts_with(ASSETS)
             || PAGES.contains(&path)
@@ -204,7 +203,7 @@ mod tests {
     #[test]
     fn only_the_page_itself_needs_no_credentials() {
         let check = |method: Method, path: &str, expect| {
-            assert_eq!(is_served(&method, path), expect, "{method} {path}")
+            assert_eq!(is_for_page(&method, path), expect, "{method} {path}")
         };
         check(Method::GET, "/", true);
         check(Method::GET, "/query", true);

@@ -22,6 +22,7 @@ use varve_wire::thanos::query::{
     QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers,
     TimeSeriesBatch,
 };
+use varve_wire::thanos::store::ShardInfo;
 
 /// Maximum number of series in a message.
 const BATCH_SERIES_MAX: usize = 64;
@@ -52,17 +53,17 @@ impl Method for QueryRequest {
         } else {
             milliseconds(self.time_seconds)
         };
-        let request = QueryRangeRequest {
+        let evaluation = Evaluation {
             query: self.query,
+            steps: Steps::instant(time_ms),
             replica_labels: self.replica_labels,
             store_matchers: self.store_matchers,
             enable_dedup: self.enable_dedup,
             shard_info: self.shard_info,
             lookback_delta_seconds: self.lookback_delta_seconds,
             response_batch_size: self.response_batch_size,
-            ..QueryRangeRequest::default()
         };
-        evaluate(&request, Steps::instant(time_ms), caller, work, out)
+        evaluate(&evaluation, caller, work, out)
     }
 }
 
@@ -95,21 +96,42 @@ impl Method for QueryRangeRequest {
             )));
         }
         let points_max = caller.app.settings.query.points_max;
-        let n_steps = self
+        let n_intervals = self
             .end_time_seconds
             .saturating_sub(self.start_time_seconds)
             / self.interval_seconds;
-        if n_steps > points_max as i64 {
+        if n_intervals > points_max as i64 {
             let text = format!("exceeded maximum resolution of {points_max} points per timeseries");
             return Err(ApiError::new(ErrorKind::TooLarge, text).with_limit("--query.max-points"));
         }
-        let times = Steps::range(
-            milliseconds(self.start_time_seconds),
-            milliseconds(self.end_time_seconds),
-            milliseconds(self.interval_seconds),
-        );
-        evaluate(&self, times, caller, work, out)
+        let evaluation = Evaluation {
+            query: self.query,
+            steps: Steps::range(
+                milliseconds(self.start_time_seconds),
+                milliseconds(self.end_time_seconds),
+                milliseconds(self.interval_seconds),
+            ),
+            replica_labels: self.replica_labels,
+            store_matchers: self.store_matchers,
+            enable_dedup: self.enable_dedup,
+            shard_info: self.shard_info,
+            lookback_delta_seconds: self.lookback_delta_seconds,
+            response_batch_size: self.response_batch_size,
+        };
+        evaluate(&evaluation, caller, work, out)
     }
+}
+
+/// What the two requests have in common.
+struct Evaluation {
+    query: String,
+    steps: Steps,
+    replica_labels: Vec<String>,
+    store_matchers: Vec<StoreMatchers>,
+    enable_dedup: bool,
+    shard_info: Option<ShardInfo>,
+    lookback_delta_seconds: i64,
+    response_batch_size: i64,
 }
 
 fn milliseconds(seconds: i64) -> i64 {
@@ -123,15 +145,14 @@ fn positive_seconds(seconds: i64) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
-/// Evaluates the query at `times`, and sends its result. The times of the request are not read.
+/// Evaluates a query, and sends its result.
 fn evaluate(
-    query: &QueryRangeRequest,
-    times: Steps,
+    evaluation: &Evaluation,
     caller: &Caller,
     work: &mut Work,
     out: &mut Frames,
 ) -> Result<()> {
-    if query
+    if evaluation
         .shard_info
         .as_ref()
         .is_some_and(|shard| shard.total_shards > 1)
@@ -141,17 +162,17 @@ fn evaluate(
             "a query cannot be sharded",
         ));
     }
-    if !selects_this_store(query, work, &caller.external)? {
+    if !selects_this_store(evaluation, work, &caller.external)? {
         return Ok(());
     }
-    caller.record.note_steps(times);
+    caller.record.note_steps(evaluation.steps);
 
     let request = Request {
-        lookback_delta_ms: positive_seconds(query.lookback_delta_seconds)
+        lookback_delta_ms: positive_seconds(evaluation.lookback_delta_seconds)
             .map(|delta| delta.as_millis() as i64),
         stats: StatsMode::AsPlanned,
-        external_labels: visible_labels(query, &caller.external),
-        ..Request::new(&query.query, times)
+        external_labels: visible_labels(evaluation, &caller.external),
+        ..Request::new(&evaluation.query, evaluation.steps)
     };
     let (result, _infos) = evaluate_query(work, &caller.who, None, &request, Store::note_query)?;
     let QueryResult {
@@ -169,7 +190,7 @@ fn evaluate(
     for warning in annotations.warnings().chain(partial) {
         send(work, out, QueryPart::Warnings(warning))?;
     }
-    send_value(query, work, out, value)?;
+    send_value(evaluation, work, out, value)?;
     let samples = stats.map(|stats| stats.samples).unwrap_or_default();
     let stats = QueryStats {
         samples_total: samples.queryable as i64,
@@ -180,32 +201,32 @@ fn evaluate(
 
 /// Returns the external labels that the series of a query have: all but those of replicas, if the
 /// query merges replicas.
-fn visible_labels(query: &QueryRangeRequest, external: &ExternalLabels) -> Arc<[(String, String)]> {
+fn visible_labels(evaluation: &Evaluation, external: &ExternalLabels) -> Arc<[(String, String)]> {
     let mut visible = Vec::new();
     for (name, value) in external {
-        if !query.enable_dedup || !query.replica_labels.contains(name) {
+        if !evaluation.enable_dedup || !evaluation.replica_labels.contains(name) {
             visible.push((name.clone(), value.clone()));
         }
     }
     visible.into()
 }
 
-/// Returns `true` if the external labels match one of the store matchers, if there are any.
+/// Returns `true` without store matchers, or if the external labels match one of them.
 fn selects_this_store(
-    query: &QueryRangeRequest,
+    evaluation: &Evaluation,
     work: &Work,
     external: &ExternalLabels,
 ) -> Result<bool> {
-    for StoreMatchers { matchers } in &query.store_matchers {
+    for StoreMatchers { matchers } in &evaluation.store_matchers {
         if own_matchers(&work.ctx, matchers, external)?.is_some() {
             return Ok(true);
         }
     }
-    Ok(query.store_matchers.is_empty())
+    Ok(evaluation.store_matchers.is_empty())
 }
 
 fn send_value(
-    query: &QueryRangeRequest,
+    evaluation: &Evaluation,
     work: &mut Work,
     out: &mut Frames,
     value: Value,
@@ -225,11 +246,14 @@ fn send_value(
             )
         }
         Value::String { .. } => Ok(()),
-        Value::Vector(samples) => {
-            send_series(query, work, out, samples.into_iter().map(sample_series))
-        }
+        Value::Vector(samples) => send_series(
+            evaluation,
+            work,
+            out,
+            samples.into_iter().map(sample_series),
+        ),
         Value::Matrix(series) => send_series(
-            query,
+            evaluation,
             work,
             out,
             series.into_iter().map(|series| matrix_series(&series)),
@@ -238,12 +262,12 @@ fn send_value(
 }
 
 fn send_series(
-    query: &QueryRangeRequest,
+    evaluation: &Evaluation,
     work: &mut Work,
     out: &mut Frames,
     series: impl Iterator<Item = TimeSeries>,
 ) -> Result<()> {
-    let batch_size = usize::try_from(query.response_batch_size)
+    let batch_size = usize::try_from(evaluation.response_batch_size)
         .unwrap_or_default()
         .min(BATCH_SERIES_MAX);
     let mut batch = Vec::new();
@@ -314,7 +338,7 @@ fn matrix_series(
     }: &MatrixSeries,
 ) -> TimeSeries {
     let mut floats = SampleColumns::default();
-    let mut columns = SampleColumns::default();
+    let mut histogram_columns = SampleColumns::default();
     for point in points {
         floats.push(Sample {
             timestamp_ms: point.timestamp_ms,
@@ -326,9 +350,9 @@ fn matrix_series(
         histogram,
     } in histograms
     {
-        columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
+        histogram_columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
     }
-    let histograms = TimeSeries::new(Vec::new(), &columns).histograms;
+    let histograms = TimeSeries::new(Vec::new(), &histogram_columns).histograms;
     TimeSeries {
         histograms,
         ..TimeSeries::new(labels(own, &ExternalLabels::new()), &floats)

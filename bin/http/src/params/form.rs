@@ -133,12 +133,13 @@ impl Form {
 
     /// Parses an optional time, in milliseconds.
     pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>> {
-        self.plain_time_ms(name)
+        self.time_ms_without_prefix(name)
             .map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
-    /// Parses an optional time, in milliseconds. The error does not name the parameter.
-    pub(crate) fn plain_time_ms(&self, name: &str) -> Result<Option<i64>, String> {
+    /// Parses an optional time, in milliseconds. The error lacks the prefix `invalid parameter`. Its
+    /// reason names the parameter, too.
+    pub(crate) fn time_ms_without_prefix(&self, name: &str) -> Result<Option<i64>, String> {
         match self.first(name) {
             "" => Ok(None),
             text => match parse_time(text) {

@@ -26,7 +26,7 @@ pub(crate) async fn authorize(
     let web = state.web.current();
     let allowed = match origin::check(&request, &state.app.settings.web.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
-        Ok(()) if ui::is_served(request.method(), request.uri().path()) => Ok(()),
+        Ok(()) if ui::is_for_page(request.method(), request.uri().path()) => Ok(()),
         Ok(()) => {
             let challenge = challenge_for(&request);
             authenticate(web.auth.as_ref(), &mut request)

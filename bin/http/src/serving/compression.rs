@@ -125,20 +125,6 @@ impl Coding {
         }
     }
 
-    /// Compresses a static file as small as the coding can. Deflate is not supported: it returns
-    /// the bytes themselves.
-    pub(crate) fn encode_best(self, plain: &[u8]) -> Vec<u8> {
-        let coded = match self {
-            Self::Gzip => {
-                let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-                encoder.write_all(plain).and_then(|()| encoder.finish())
-            }
-            Self::Zstd => zstd::encode_all(plain, ZSTD_LEVEL_BEST),
-            Self::Deflate => Ok(plain.to_vec()),
-        };
-        coded.expect("a vector accepts all bytes")
-    }
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -166,6 +152,18 @@ impl Coding {
         }
         best.map(|(coding, _)| coding)
     }
+}
+
+/// Compresses a static file as small as gzip can.
+pub(crate) fn gzip_best(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let coded = encoder.write_all(plain).and_then(|()| encoder.finish());
+    coded.expect("a vector accepts all bytes")
+}
+
+/// Compresses a static file as small as zstd can.
+pub(crate) fn zstd_best(plain: &[u8]) -> Vec<u8> {
+    zstd::encode_all(plain, ZSTD_LEVEL_BEST).expect("a vector accepts all bytes")
 }
 
 /// Compresses responses for clients that accept it.

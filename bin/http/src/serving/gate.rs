@@ -1,13 +1,13 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most [`Queue::len_max`] requests wait for their
-//!    first one. For each tenant with a limit of reads, at most as many requests wait for a permit
-//!    of that tenant.
+//! 1. A gate has a fixed number of permits, and at most [`QueueLimits::len_max`] requests wait for
+//!    their first one. For each tenant with a limit of reads, at most as many requests wait for a
+//!    permit of that tenant.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for
 //!    each other.
-//! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its
-//!    tenant, and at most as long for its first permit of the gate.
+//! 3. A request waits at most until its deadline, at most [`QueueLimits::timeout`] for a permit of
+//!    its tenant, and at most as long for its first permit of the gate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ pub(crate) struct Gate {
     /// The flag that sets the number of permits, for errors.
     flag: &'static str,
     permits: FairSemaphore,
-    queue: Queue,
+    queue: QueueLimits,
     metrics: GateMetrics,
 }
 
 /// Bounds of the queue before a gate.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Queue {
+pub(crate) struct QueueLimits {
     /// Maximum number of queued requests.
     len_max: usize,
     /// The flag that sets `len_max`, for errors.
@@ -74,7 +74,7 @@ pub(crate) struct Permit {
     _tenant_permit: Option<FairPermit>,
 }
 
-impl Queue {
+impl QueueLimits {
     /// Returns the queue of a class of reads.
     pub(crate) fn of_reads(len_max: usize, timeout: Duration) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Gate {
     pub(crate) fn new(
         flag: &'static str,
         n_permits: usize,
-        queue: Queue,
+        queue: QueueLimits,
         metrics: GateMetrics,
     ) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl Gate {
         match denied {
             Denied::Closed => ApiError::unavailable(Interrupt::Shutdown.to_string()),
             Denied::QueueFull => {
-                let Queue {
+                let QueueLimits {
                     len_max, len_flag, ..
                 } = self.queue;
                 let text = format!(
@@ -278,7 +278,7 @@ mod tests {
             queued: IntGauge::new("queued", "x").unwrap(),
             queue_seconds: Histogram::with_opts(HistogramOpts::new("queue", "x")).unwrap(),
         };
-        let queue = Queue::of_reads(queued_max, timeout);
+        let queue = QueueLimits::of_reads(queued_max, timeout);
         (
             Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()),
             metrics,
@@ -390,7 +390,7 @@ mod tests {
         let writes = Gate::new(
             "--ingest.concurrency-max",
             1,
-            Queue::of_writes(1),
+            QueueLimits::of_writes(1),
             of_reads.metrics,
         );
         let user = user();

@@ -39,11 +39,11 @@ const DRAIN_SIZE_MAX: usize = 128 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     /// The body exceeds its size limit.
-    #[error("request body exceeds {limit} bytes, the limit of {what}")]
+    #[error("request body exceeds {limit} bytes, the limit of {limit_name}")]
     TooLarge {
         limit: usize,
-        /// The flag that sets the limit.
-        what: &'static str,
+        /// The flag that sets the limit, or the name of a fixed one.
+        limit_name: &'static str,
     },
     /// The body did not arrive in time.
     #[error("request body is too slow: {size} bytes in {}, see {flag}", varve_system::quantity::print_duration(*.time))]
@@ -65,19 +65,24 @@ pub(crate) enum BodyError {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
     size_max: usize,
-    /// The flag of `size_max`, for the error.
-    what: &'static str,
+    /// The flag that sets `size_max`, or the name of a fixed limit, for the error.
+    limit_name: &'static str,
     timeout: Duration,
     /// Minimum bytes per second after [`RATE_GRACE`]. 0: no limit.
     rate_min: usize,
 }
 
 impl BodyLimits {
-    /// Returns the limits of a body of at most `size_max` bytes, a limit that the flag `what` sets.
-    pub(crate) fn new(size_max: usize, what: &'static str, settings: &ServerSettings) -> Self {
+    /// Returns the limits of a body of at most `size_max` bytes. `limit_name` is the flag that sets
+    /// this limit, or the name of a fixed one.
+    pub(crate) fn new(
+        size_max: usize,
+        limit_name: &'static str,
+        settings: &ServerSettings,
+    ) -> Self {
         Self {
             size_max,
-            what,
+            limit_name,
             timeout: settings.web.read_timeout,
             rate_min: settings.web.body_rate_min,
         }
@@ -86,7 +91,7 @@ impl BodyLimits {
     fn exceeded(self) -> BodyError {
         BodyError::TooLarge {
             limit: self.size_max,
-            what: self.what,
+            limit_name: self.limit_name,
         }
     }
 
@@ -183,7 +188,7 @@ impl BodyError {
     /// Returns the limit that the body exceeded, if any.
     pub(crate) fn limit(&self) -> Option<Limit> {
         match self {
-            Self::TooLarge { what, .. } => Some(Limit::Other(what)),
+            Self::TooLarge { limit_name, .. } => Some(Limit::Other(limit_name)),
             Self::Slow { flag, .. } => Some(Limit::Other(flag)),
             Self::Memory(varve_context::Error::Limit { what, .. }) => Some(*what),
             Self::Memory(_) | Self::Broken(_) => None,
@@ -292,7 +297,7 @@ mod tests {
         let mut charge = QueryContext::new(Duration::from_secs(60), memory.clone()).charge();
         let limits = BodyLimits {
             size_max: 1000,
-            what: "the test",
+            limit_name: "the test",
             timeout: Duration::from_secs(60),
             rate_min: 0,
         };
@@ -325,7 +330,7 @@ mod tests {
         let check = |timeout_s, rate_min, size, expect_s, flag| {
             let limits = BodyLimits {
                 size_max: 0,
-                what: "",
+                limit_name: "",
                 timeout: Duration::from_secs(timeout_s),
                 rate_min,
             };

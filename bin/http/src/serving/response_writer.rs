@@ -43,9 +43,10 @@ const STEP_ROOM: usize = 4 << 10;
 /// Interval at which a writer that waits for the client checks the context of its request.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time spent waiting for the client after which a writer releases its permit. A client that keeps
-/// up keeps the permit, so that there are no more responses in progress than permits. A slow client
-/// does not block other requests.
+/// Time spent waiting for the client after which a writer releases its permit: a slow client does not
+/// block other requests. A client that keeps up keeps the permit of a job that reads the store while
+/// it writes, so that there are no more such jobs than permits. Queries have dropped theirs before
+/// they write, see [`ResponseWriter::drop_permit`].
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
 
 /// The writer of a handler's response. Usage: append to [`ResponseWriter::buffer`], then call

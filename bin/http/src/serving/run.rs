@@ -31,7 +31,7 @@ use super::app::App;
 use super::output::Output;
 use super::response_body::ResponseBody;
 use super::response_writer::ResponseWriter;
-use super::singleflight::{AnyParameters, Computation, ComputationKey, Parameters, Role};
+use super::singleflight::{AnyParameters, Computation, ComputationKey, KeyParameters, Role};
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
@@ -234,7 +234,7 @@ pub(crate) async fn run_shared(
     record: &Arc<RequestRecord>,
     class: RequestClass,
     timeout: Option<Duration>,
-    parameters: Arc<dyn Parameters>,
+    parameters: Arc<dyn KeyParameters>,
     job: Box<Job>,
 ) -> Result {
     let started = Instant::now();
@@ -319,7 +319,7 @@ async fn start(
     let Some(store) = state.app.store() else {
         return out.reject(ApiError::stopping());
     };
-    // Just before the job can read the store.
+    // From here on, a write closes the computation to followers: the job may have read the store.
     out.admit(permit);
 
     let work = Work {
@@ -354,6 +354,7 @@ fn run_or_spawn(state: &HttpState, class: RequestClass, mut work: Work, mut job:
     } else {
         spawn(Arc::clone(app), work, job);
     }
+    // A slow decision counts as well: the connection has waited for it.
     if inline.record(started.elapsed(), Instant::now()) {
         app.metrics
             .inline_suspensions

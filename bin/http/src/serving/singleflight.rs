@@ -49,16 +49,16 @@ pub(crate) struct ComputationKey {
 
 /// The parameters of one endpoint, with the values of defaults. Every type that derives `Eq` and
 /// `Hash` implements it.
-pub(crate) trait Parameters: Any + fmt::Debug + Send + Sync {
+pub(crate) trait KeyParameters: Any + fmt::Debug + Send + Sync {
     /// Returns `true` if `other` has the same type and value.
-    fn is_equal(&self, other: &dyn Parameters) -> bool;
+    fn is_equal(&self, other: &dyn KeyParameters) -> bool;
 
     /// Feeds the value to a hasher.
     fn hash_into(&self, hasher: &mut dyn Hasher);
 }
 
-impl<T: Any + Eq + Hash + fmt::Debug + Send + Sync> Parameters for T {
-    fn is_equal(&self, other: &dyn Parameters) -> bool {
+impl<T: Any + Eq + Hash + fmt::Debug + Send + Sync> KeyParameters for T {
+    fn is_equal(&self, other: &dyn KeyParameters) -> bool {
         let other: &dyn Any = other;
         other.downcast_ref::<T>() == Some(self)
     }
@@ -70,7 +70,7 @@ impl<T: Any + Eq + Hash + fmt::Debug + Send + Sync> Parameters for T {
 
 /// The parameters of any endpoint.
 #[derive(Debug)]
-pub(crate) struct AnyParameters(pub(crate) Arc<dyn Parameters>);
+pub(crate) struct AnyParameters(pub(crate) Arc<dyn KeyParameters>);
 
 impl PartialEq for AnyParameters {
     fn eq(&self, other: &Self) -> bool {
@@ -92,8 +92,8 @@ impl Hash for AnyParameters {
 pub(crate) struct Computation {
     /// Where others find it. `None` if it serves one request.
     listed: Option<Listed>,
-    /// `n_writes` when the computation began.
-    began_at: OnceLock<u64>,
+    /// [`Singleflight::n_writes`] when the computation began.
+    n_writes_at_start: OnceLock<u64>,
     result: watch::Sender<Option<Output>>,
     task: OnceLock<AbortHandle>,
     ctx: ReadContext,
@@ -102,7 +102,7 @@ pub(crate) struct Computation {
 #[derive(Debug)]
 struct Listed {
     key: Arc<ComputationKey>,
-    group: Arc<Singleflight>,
+    singleflight: Arc<Singleflight>,
 }
 
 /// The role of a request in a computation.
@@ -139,7 +139,7 @@ impl Singleflight {
         let key = Arc::new(key);
         let listed = Listed {
             key: Arc::clone(&key),
-            group: Arc::clone(self),
+            singleflight: Arc::clone(self),
         };
         let computation = Computation::new(Some(listed), context());
         computations.insert(key, Arc::downgrade(&computation));
@@ -156,7 +156,7 @@ impl Computation {
     fn new(listed: Option<Listed>, ctx: ReadContext) -> Arc<Self> {
         Arc::new(Self {
             listed,
-            began_at: OnceLock::new(),
+            n_writes_at_start: OnceLock::new(),
             result: watch::Sender::new(None),
             task: OnceLock::new(),
             ctx,
@@ -175,10 +175,10 @@ impl Computation {
 
     /// Records that the computation is about to read the store.
     pub(crate) fn begin(&self) {
-        if let Some(Listed { group, .. }) = &self.listed {
-            let _ordered_with_join = group.computations.lock();
-            self.began_at
-                .get_or_init(|| group.n_writes.load(Ordering::SeqCst));
+        if let Some(Listed { singleflight, .. }) = &self.listed {
+            let _ordered_with_join = singleflight.computations.lock();
+            self.n_writes_at_start
+                .get_or_init(|| singleflight.n_writes.load(Ordering::SeqCst));
         }
     }
 
@@ -202,9 +202,9 @@ impl Computation {
     }
 
     fn accepts_followers(&self) -> bool {
-        match (&self.listed, self.began_at.get()) {
-            (Some(listed), Some(&began_at)) => {
-                began_at == listed.group.n_writes.load(Ordering::SeqCst)
+        match (&self.listed, self.n_writes_at_start.get()) {
+            (Some(listed), Some(&n_writes_at_start)) => {
+                n_writes_at_start == listed.singleflight.n_writes.load(Ordering::SeqCst)
             }
             (Some(_), None) => true,
             (None, _) => false,
@@ -213,10 +213,10 @@ impl Computation {
 
     /// Removes this computation from the list, unless another one has replaced it.
     fn remove(&self) {
-        let Some(Listed { key, group }) = &self.listed else {
+        let Some(Listed { key, singleflight }) = &self.listed else {
             return;
         };
-        let mut computations = group.computations.lock();
+        let mut computations = singleflight.computations.lock();
         let is_listed = computations
             .get(key)
             .is_some_and(|computation| std::ptr::eq(computation.as_ptr(), self));
@@ -243,7 +243,7 @@ mod tests {
     use bytes::Bytes;
     use tokio::sync::mpsc;
 
-    fn key(parameters: Arc<dyn Parameters>) -> ComputationKey {
+    fn key(parameters: Arc<dyn KeyParameters>) -> ComputationKey {
         ComputationKey {
             route: "/x".to_owned(),
             user: Arc::from("ann"),

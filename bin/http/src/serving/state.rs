@@ -8,7 +8,7 @@ use varve_context::QueryContext;
 use varve_server::requests::record::{RequestClass, RequestRecord};
 
 use super::app::App;
-use super::gate::{Gate, GateMetrics, Permit, Queue};
+use super::gate::{Gate, GateMetrics, Permit, QueueLimits};
 use super::inline::InlinePolicy;
 use super::singleflight::Singleflight;
 use crate::error::{ApiError, ErrorKind, Result};
@@ -55,8 +55,8 @@ impl HttpState {
             Gate::new(flag, n_permits, queue, metrics)
         };
         // One queue per class.
-        let queue = Queue::of_reads(settings.query.queued_max, settings.query.queue_timeout);
-        let write_queue = Queue::of_writes(settings.web.connections_max);
+        let queue = QueueLimits::of_reads(settings.query.queued_max, settings.query.queue_timeout);
+        let write_queue = QueueLimits::of_writes(settings.web.connections_max);
         let gates = Gates {
             queries: gate(
                 "--query.max-concurrency",

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,11 +50,17 @@ pub(crate) struct Auth {
     /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
     comparisons: Arc<Semaphore>,
-    /// Credentials whose comparison is queued or running: the client that sent them first, and the
-    /// number of requests.
-    queue: Mutex<HashMap<Digest, (Option<IpAddr>, usize)>>,
+    /// Comparisons that are queued or running, by the digest of the credentials.
+    queue: Mutex<HashMap<Digest, Comparison>>,
     /// The highest cost of all hashes. Every rejection takes as long as a comparison of this cost.
     cost_max: u32,
+}
+
+/// A comparison for all requests with the same credentials.
+struct Comparison {
+    /// The client that sent the credentials first.
+    client: Option<IpAddr>,
+    n_requests: usize,
 }
 
 /// A request in the queue, until it is dropped.
@@ -213,7 +220,7 @@ impl Auth {
             let started = Instant::now();
             let cost_max = auth.cost_max;
             let compared =
-                tokio::task::spawn_blocking(move || compare(&password, hash.as_ref(), cost_max).0);
+                tokio::task::spawn_blocking(move || verify(&password, hash.as_ref(), cost_max));
             let is_right = compared.await.unwrap_or(false);
             auth.keep(key, is_right);
             drop(queued);
@@ -233,13 +240,20 @@ impl Auth {
     /// credentials take one slot.
     fn enqueue(self: &Arc<Self>, key: Digest, client: Option<IpAddr>) -> Option<Queued> {
         let mut queue = self.queue.lock();
-        let of_client = queue.values().filter(|(other, _)| *other == client).count();
+        let n_of_client = queue
+            .values()
+            .filter(|queued| queued.client == client)
+            .count();
         if !queue.contains_key(&key)
-            && (queue.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX)
+            && (queue.len() >= QUEUED_MAX || n_of_client >= QUEUED_PER_CLIENT_MAX)
         {
             return None;
         }
-        queue.entry(key).or_insert((client, 0)).1 += 1;
+        let comparison = queue.entry(key).or_insert(Comparison {
+            client,
+            n_requests: 0,
+        });
+        comparison.n_requests += 1;
         Some(Queued {
             auth: Arc::clone(self),
             key,
@@ -268,10 +282,10 @@ impl Auth {
 impl Drop for Queued {
     fn drop(&mut self) {
         let mut queue = self.auth.queue.lock();
-        if let Entry::Occupied(mut entry) = queue.entry(self.key) {
-            entry.get_mut().1 -= 1;
-            if entry.get().1 == 0 {
-                entry.remove();
+        if let Entry::Occupied(mut comparison) = queue.entry(self.key) {
+            comparison.get_mut().n_requests -= 1;
+            if comparison.get().n_requests == 0 {
+                comparison.remove();
             }
         }
     }
@@ -289,23 +303,27 @@ fn tenants_by_user(configs: &[TenantConfig]) -> BTreeMap<String, Arc<Tenant>> {
     tenants
 }
 
-/// Compares a password with its hash, which an unknown user does not have. Returns `true` if it matches, and the time that the
-/// comparison took, in units of a comparison of cost 0. The time of a comparison that fails depends
-/// only on `cost_max`.
-fn compare(password: &str, hash: Option<&PasswordHash>, cost_max: u32) -> (bool, u64) {
+/// Returns `true` if a password matches its hash, which an unknown user does not have. The time of a
+/// comparison that fails depends only on `cost_max`.
+fn verify(password: &str, hash: Option<&PasswordHash>, cost_max: u32) -> bool {
     if let Some(hash) = hash
         && bcrypt::verify(password, &hash.text.0).unwrap_or(false)
     {
-        return (true, 1 << hash.cost);
+        return true;
     }
-    // Comparisons of the costs c, c, c + 1, c + 2, ..., m - 1 take as long as one of cost m.
-    let mut time = hash.map_or(0, |hash| 1 << hash.cost);
-    let padding = hash.map_or(cost_max..cost_max + 1, |hash| hash.cost..cost_max);
-    for cost in padding {
+    for cost in padding_costs(hash, cost_max) {
         drop(bcrypt::hash_with_salt(password, cost, [0; 16]));
-        time += 1 << cost;
     }
-    (false, time)
+    false
+}
+
+/// Returns the costs of the comparisons that follow one that failed. Comparisons of the costs c, c,
+/// c + 1, c + 2, ..., m - 1 take as long as one of cost m.
+fn padding_costs(hash: Option<&PasswordHash>, cost_max: u32) -> Range<u32> {
+    match hash {
+        Some(hash) => hash.cost..cost_max,
+        None => cost_max..cost_max + 1,
+    }
 }
 
 #[cfg(test)]
@@ -440,13 +458,20 @@ mod tests {
             hashes.push(PasswordHash { text, cost });
         }
         let longest = 1 << (COST + 2);
+        // In units of a comparison of cost 0.
+        let padding = |hash| -> u64 { padding_costs(hash, COST + 2).map(|cost| 1 << cost).sum() };
         for hash in &hashes {
-            let compared = compare("wrong", Some(hash), COST + 2);
-            assert_eq!(compared, (false, longest), "{}", hash.cost);
+            assert!(!verify("wrong", Some(hash), COST + 2));
+            assert_eq!(
+                (1 << hash.cost) + padding(Some(hash)),
+                longest,
+                "{}",
+                hash.cost
+            );
         }
         // An unknown user.
-        assert_eq!(compare("", None, COST + 2), (false, longest));
-        let compared = compare("s3cret", Some(&hashes[0]), COST + 2);
-        assert_eq!(compared, (true, 1 << COST));
+        assert!(!verify("", None, COST + 2));
+        assert_eq!(padding(None), longest);
+        assert!(verify("s3cret", Some(&hashes[0]), COST + 2));
     }
 }

@@ -14,7 +14,7 @@ use crate::serving::app::App;
 use crate::serving::log_limiter::LogLimiter;
 
 /// Log rate limiter of failed requests: a client may repeat them without an effect.
-static FAILED: LogLimiter = LogLimiter::new();
+static FAILURE_LOG: LogLimiter = LogLimiter::new();
 
 /// Bytes of the parameters of a request in a log message.
 const LOGGED_SIZE_MAX: usize = 1_000;
@@ -47,7 +47,7 @@ pub(crate) fn check_enabled(app: &App) -> Result<()> {
 /// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful
 /// requests.
 pub(crate) fn audit(record: &RequestRecord, failure: Option<&str>) {
-    let admitted = failure.map(|_| FAILED.admit("administrative request", Instant::now()));
+    let admitted = failure.map(|_| FAILURE_LOG.admit("administrative request", Instant::now()));
     if admitted == Some(None) {
         return;
     }

@@ -140,7 +140,8 @@ fn read_range(form: &Form) -> Result<TimeRange> {
 
 fn read_time(form: &Form, name: &str) -> Result<Option<i64>> {
     // Unlike elsewhere, the message names the parameter only once.
-    form.plain_time_ms(name).map_err(ApiError::bad_data)
+    form.time_ms_without_prefix(name)
+        .map_err(ApiError::bad_data)
 }
 
 fn read_threshold(text: &str) -> Result<f64> {

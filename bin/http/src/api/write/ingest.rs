@@ -31,7 +31,7 @@ use crate::serving::state::HttpState;
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Log rate limiter of failed writes: many writes fail at once, for example while the disk is full.
-static FAILED: LogLimiter = LogLimiter::new();
+static FAILURE_LOG: LogLimiter = LogLimiter::new();
 
 /// Reads the body of a write request, waits for a permit and runs `work` on a blocking thread.
 ///
@@ -99,8 +99,11 @@ async fn read_body(
         &app.settings,
     );
     read(body, limits, charge).await.map_err(|error| {
-        app.rejections
-            .add_request(record.write_client(), reason(&error), error.to_string());
+        app.rejections.add_request(
+            record.write_client(),
+            rejection_label(&error),
+            error.to_string(),
+        );
         unread(error)
     })
 }
@@ -152,7 +155,7 @@ pub(super) fn respond(written: &Written, success: StatusCode) -> Result {
 }
 
 /// Returns the reason under which an unreadable body is listed.
-fn reason(error: &BodyError) -> &'static str {
+fn rejection_label(error: &BodyError) -> &'static str {
     match error {
         BodyError::TooLarge { .. } => "too_large",
         BodyError::Broken(_) => "body_broken",
@@ -175,7 +178,7 @@ fn unread(error: BodyError) -> ApiError {
 fn failed(error: &WriteError, queue_timeout_status: QueueTimeoutStatus) -> ApiError {
     let failed = ApiError::of_write(error, queue_timeout_status).plain();
     if failed.kind.is_retryable()
-        && let Some(n_suppressed) = FAILED.admit(log_kind(error.cause()), Instant::now())
+        && let Some(n_suppressed) = FAILURE_LOG.admit(log_kind(error.cause()), Instant::now())
     {
         tracing::warn!(%error, n_suppressed, "Write request not stored");
     }

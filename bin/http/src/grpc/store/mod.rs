@@ -63,6 +63,8 @@ impl Method for SeriesRequest {
     }
 }
 
+/// Notes the use of the selected series, and writes them. Labels that the client must not see are
+/// removed only if a series may have one of them, because the series must be sorted again then.
 fn send(
     request: SeriesRequest,
     caller: &Caller,
@@ -72,8 +74,9 @@ fn send(
     range: TimeRange,
 ) -> Result<()> {
     let selectors = [matchers.to_vec()];
-    let removed = request.without_replica_labels.iter();
-    let hidden: Vec<_> = removed
+    let hidden_names: Vec<&str> = request
+        .without_replica_labels
+        .iter()
         .chain(caller.external.keys())
         .map(String::as_str)
         .collect();
@@ -81,8 +84,8 @@ fn send(
         work.store
             .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
         let set = work.store.db.select_labels(&work.ctx, matchers, range)?;
-        let hidden = if set.may_have_label(&hidden)? {
-            &*hidden
+        let hidden = if set.may_have_label(&hidden_names)? {
+            &*hidden_names
         } else {
             &[]
         };
@@ -97,11 +100,12 @@ fn send(
             |writer, work, labels, _| writer.write_labels(work, labels),
         );
     }
+
     work.store
         .note_selectors(&work.ctx, &caller.who, &selectors);
     let set = work.store.db.select(&work.ctx, matchers, range)?;
-    let hidden = if set.may_have_label(&hidden)? {
-        &*hidden
+    let hidden = if set.may_have_label(&hidden_names)? {
+        &*hidden_names
     } else {
         &[]
     };
