@@ -1,7 +1,7 @@
 //! Recording and alerting rules of a running server: loads rule files, and evaluates groups at
 //! their times.
 //!
-//! `load` reads the files; `state` holds the rules in force; `entries` knows which evaluations are
+//! `load` reads the files; `state` holds the rules in force; `agenda` knows which evaluations are
 //! due; `scheduler` runs them on a bounded number of threads; `storage` connects rules with the
 //! store. The rules themselves are in the crate `varve-rules`.
 //!
@@ -15,8 +15,8 @@
 //! Threads: one scheduler, `--rules.concurrency` threads of groups, and helpers for independent
 //! rules of a group. They start after the replay, and end after [`Rules::stop`].
 
+mod agenda;
 mod collect;
-mod entries;
 mod load;
 mod metrics;
 mod scheduler;

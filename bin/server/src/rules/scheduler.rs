@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use varve_rules::plan::{Plan, Waiting};
 use varve_rules::{Group, Time};
 
-use super::entries::{Entries, Job, SLEEP_MAX};
+use super::agenda::{Agenda, Job, SLEEP_MAX};
 use super::state::{Live, Rules, now};
 use super::storage::RuleStorage;
 use crate::store::Store;
@@ -43,38 +43,38 @@ pub fn start(rules: &Arc<Rules>, store: &Arc<Store>) -> io::Result<()> {
 fn schedule(rules: &Rules, store: &Store) {
     while !rules.is_stopping() {
         let checked = unless_panicked(|| check_groups(rules, store));
-        let (mut entries, sleep) = checked.unwrap_or_else(|| (rules.entries.lock(), SLEEP_MAX));
-        rules.changed.wait_for(&mut entries, sleep);
+        let (mut agenda, sleep) = checked.unwrap_or_else(|| (rules.agenda.lock(), SLEEP_MAX));
+        rules.changed.wait_for(&mut agenda, sleep);
     }
 }
 
 /// One round of the scheduler: plans the catch-up of new groups, ends removed groups, sends alerts
-/// of groups that catch up again, and queues what is due. Returns the locked entries, and the time
+/// of groups that catch up again, and queues what is due. Returns the locked agenda, and the time
 /// until the next round.
-fn check_groups<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Entries>, Duration) {
+fn check_groups<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Agenda>, Duration) {
     let live = rules.live();
     plan_catch_up(rules, store, &live);
     let now = now();
     end_removed_groups(rules, store, now);
     resend_while_catching_up(rules, store, &live, now);
 
-    let mut entries = rules.entries.lock();
-    let next_at = entries.enqueue_due(
+    let mut agenda = rules.agenda.lock();
+    let next_at = agenda.enqueue_due(
         Waiting {
             lags: &rules.lags,
             max_wait: live.max_wait,
         },
         now,
     );
-    if !entries.queue.is_empty() {
+    if !agenda.queue.is_empty() {
         rules.changed.notify_all();
     }
-    (entries, next_at.since(now).max(Duration::from_millis(1)))
+    (agenda, next_at.since(now).max(Duration::from_millis(1)))
 }
 
 /// Sends the active alerts of groups that catch up, whose evaluations are of past times.
 fn resend_while_catching_up(rules: &Rules, store: &Store, live: &Live, now: Time) {
-    let catching_up = rules.entries.lock().catching_up();
+    let catching_up = rules.agenda.lock().catching_up();
     for group in catching_up {
         let storage = RuleStorage::new(rules, store, group.schedule().interval());
         group.resend(now, &storage, &live.settings);
@@ -89,20 +89,20 @@ fn unless_panicked<T>(run: impl FnOnce() -> T) -> Option<T> {
 
 /// Lets new groups begin with the evaluations that they missed during an outage.
 fn plan_catch_up(rules: &Rules, store: &Store, live: &Live) {
-    let new_groups = rules.entries.lock().new_groups();
+    let new_groups = rules.agenda.lock().new_groups();
     for group in new_groups {
         if rules.is_stopping() {
             return;
         }
         let last = continue_group(rules, store, live, &group, now());
-        let mut entries = rules.entries.lock();
-        let Some(entry) = entries.entry(&group) else {
+        let mut agenda = rules.agenda.lock();
+        let Some(planned) = agenda.planned(&group) else {
             continue;
         };
-        entry.is_new = false;
+        planned.is_new = false;
         if let Some(last) = last {
             // Reading the store may have taken long.
-            entry.plan = Plan::catch_up(*group.schedule(), last, now());
+            planned.plan = Plan::catch_up(*group.schedule(), last, now());
         }
     }
 }
@@ -153,7 +153,7 @@ fn continue_group(
 }
 
 fn end_removed_groups(rules: &Rules, store: &Store, now: Time) {
-    let due = rules.entries.lock().take_removed(now);
+    let due = rules.agenda.lock().take_removed(now);
     let storage = RuleStorage::new(rules, store, SLEEP_MAX);
     let mut failed = Vec::new();
     for mut group in due {
@@ -170,7 +170,7 @@ fn end_removed_groups(rules: &Rules, store: &Store, now: Time) {
         }
     }
     if !failed.is_empty() {
-        rules.entries.lock().retry_removed(failed);
+        rules.agenda.lock().retry_removed(failed);
     }
 }
 
@@ -190,22 +190,22 @@ fn work(rules: &Rules, store: &Store) {
         if let Some(iteration) = iteration {
             rules.metrics.note_end(&iteration);
         }
-        rules.entries.lock().done(&job);
+        rules.agenda.lock().done(&job);
         rules.changed.notify_all();
     }
 }
 
 /// Takes the next evaluation from the queue. Returns `None` when the rules are stopped.
 fn take(rules: &Rules) -> Option<Job> {
-    let mut entries = rules.entries.lock();
+    let mut agenda = rules.agenda.lock();
     loop {
         if rules.is_stopping() {
             return None;
         }
-        if let Some(job) = entries.queue.pop_front() {
+        if let Some(job) = agenda.queue.pop_front() {
             return Some(job);
         }
-        rules.changed.wait_for(&mut entries, SLEEP_MAX);
+        rules.changed.wait_for(&mut agenda, SLEEP_MAX);
     }
 }
 

@@ -16,7 +16,7 @@ use varve_rules::arrival::Lags;
 use varve_rules::{AlertsMax, GroupSettings, RuleSet, Threads, Time};
 use varve_system::metrics::Registrar;
 
-use super::entries::Entries;
+use super::agenda::Agenda;
 use super::load::{self, Files};
 use super::metrics::RuleMetrics;
 use crate::notifier::Notifier;
@@ -52,10 +52,10 @@ pub struct Rules {
     /// The arrival lags of senders. Write requests update them.
     pub(crate) lags: Lags,
     live: RwLock<Live>,
-    pub(super) entries: Mutex<Entries>,
+    pub(super) agenda: Mutex<Agenda>,
     /// Nanoseconds that rules have paused for writes.
     pub(super) write_pause_ns: Arc<AtomicU64>,
-    /// Notified when entries change, and on stop.
+    /// Notified when the agenda changes, and on stop.
     pub(super) changed: Condvar,
     is_stopping: AtomicBool,
     /// The threads of the loop, once they are started.
@@ -106,7 +106,7 @@ impl Rules {
                 default_interval: Config::default().global.evaluation_interval,
                 max_wait: None,
             }),
-            entries: Mutex::default(),
+            agenda: Mutex::default(),
             write_pause_ns: Arc::default(),
             changed: Condvar::new(),
             is_stopping: AtomicBool::new(false),
@@ -140,14 +140,14 @@ impl Rules {
     /// Puts rules into force. Waits for running evaluations of groups that have changed or are
     /// removed. The caller applies one configuration at a time.
     pub fn apply(&self, PreparedRules { loaded, live }: PreparedRules) {
-        let is_first = !self.entries.lock().is_loaded();
+        let is_first = !self.agenda.lock().is_loaded();
         let old = self.live();
         let change = old
             .set
             .change_to(loaded, live.default_interval, is_first, &self.alerts_max);
         let now = now();
         let (set, removed) = change.apply(now, &live.settings);
-        self.entries.lock().replace(&set, removed, now);
+        self.agenda.lock().replace(&set, removed, now);
         *self.live.write() = Live {
             set: Arc::new(set),
             ..live

@@ -1,4 +1,4 @@
-//! The groups with their plans: which evaluations are due, and in which order.
+//! The agenda: groups with their plans, which evaluations are due, and in which order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,18 +12,19 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Groups with their plans, and the evaluations that wait for a thread.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct Agenda {
     is_loaded: bool,
     /// Groups by file and name.
-    by_key: BTreeMap<(Arc<str>, String), Entry>,
+    by_key: BTreeMap<(Arc<str>, String), PlannedGroup>,
     /// Series of removed groups that still need staleness markers.
     removed: Vec<RemovedGroup>,
     /// At most one per group.
     pub(super) queue: VecDeque<Job>,
 }
 
+/// A group with its plan.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PlannedGroup {
     group: Arc<Group>,
     pub(super) plan: Plan,
     /// `true` while an evaluation is queued or running.
@@ -41,7 +42,7 @@ pub(super) struct Job {
     pub(super) is_incomplete: bool,
 }
 
-impl Entries {
+impl Agenda {
     pub(super) fn is_loaded(&self) -> bool {
         self.is_loaded
     }
@@ -52,26 +53,26 @@ impl Entries {
         let mut old = std::mem::take(&mut self.by_key);
         for group in set.groups() {
             let key = (Arc::clone(&group.file), group.name().to_owned());
-            let entry = match old.remove(&key) {
-                Some(entry) if Arc::ptr_eq(&entry.group, group) => entry,
-                Some(entry) => Entry {
-                    plan: entry.plan.succeed(
+            let planned = match old.remove(&key) {
+                Some(same) if Arc::ptr_eq(&same.group, group) => same,
+                Some(changed) => PlannedGroup {
+                    plan: changed.plan.succeed(
                         *group.schedule(),
-                        entry.group.status().last_tick,
+                        changed.group.status().last_tick,
                         now,
                     ),
                     group: Arc::clone(group),
                     is_busy: false,
-                    is_new: entry.is_new,
+                    is_new: changed.is_new,
                 },
-                None => Entry {
+                None => PlannedGroup {
                     plan: Plan::new(*group.schedule(), now),
                     group: Arc::clone(group),
                     is_busy: false,
                     is_new: !self.is_loaded,
                 },
             };
-            self.by_key.insert(key, entry);
+            self.by_key.insert(key, planned);
         }
         self.queue.retain(|job| !job.group.is_stopped());
         self.removed.extend(removed);
@@ -84,23 +85,23 @@ impl Entries {
     /// the order of their evaluation times, whatever their intervals are.
     pub(super) fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
-        let mut entries: Vec<_> = self
+        let mut groups: Vec<_> = self
             .by_key
             .values_mut()
-            .filter(|entry| !entry.is_new && !entry.group.is_stopped())
+            .filter(|planned| !planned.is_new && !planned.group.is_stopped())
             .collect();
-        entries.sort_by_key(|entry| entry.plan.catch_up_tick());
+        groups.sort_by_key(|planned| planned.plan.catch_up_tick());
         // The first evaluation that later ones wait for.
         let mut first = None;
-        for entry in entries {
-            let tick = entry.plan.catch_up_tick();
+        for planned in groups {
+            let tick = planned.plan.catch_up_tick();
             if first.is_some() && tick > first {
                 break;
             }
-            if !entry.is_busy {
-                next_at = next_at.min(entry.enqueue_due(&mut self.queue, waiting, now));
+            if !planned.is_busy {
+                next_at = next_at.min(planned.enqueue_due(&mut self.queue, waiting, now));
             }
-            if entry.is_busy || entry.plan.catch_up_tick().is_some() {
+            if planned.is_busy || planned.plan.catch_up_tick().is_some() {
                 first = tick;
             }
         }
@@ -110,36 +111,38 @@ impl Entries {
     /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran, and
     /// [`Plan::succeed`] decides.
     pub(super) fn done(&mut self, job: &Job) {
-        if let Some(entry) = self
-            .entry(&job.group)
-            .filter(|entry| !entry.group.is_stopped())
+        if let Some(planned) = self
+            .planned(&job.group)
+            .filter(|planned| !planned.group.is_stopped())
         {
-            entry.plan.done(job.tick);
-            entry.is_busy = false;
+            planned.plan.done(job.tick);
+            planned.is_busy = false;
         }
     }
 
-    /// Returns the entry of a group, unless a reload has replaced it.
-    pub(super) fn entry(&mut self, group: &Arc<Group>) -> Option<&mut Entry> {
+    /// Returns a group with its plan, unless a reload has replaced it.
+    pub(super) fn planned(&mut self, group: &Arc<Group>) -> Option<&mut PlannedGroup> {
         let key = (Arc::clone(&group.file), group.name().to_owned());
         self.by_key
             .get_mut(&key)
-            .filter(|entry| Arc::ptr_eq(&entry.group, group))
+            .filter(|planned| Arc::ptr_eq(&planned.group, group))
     }
 
     /// Returns the groups that still have to catch up evaluations.
     pub(super) fn catching_up(&self) -> Vec<Arc<Group>> {
-        let entries = self
+        let catching_up = self
             .by_key
             .values()
-            .filter(|entry| entry.plan.catch_up_tick().is_some());
-        entries.map(|entry| Arc::clone(&entry.group)).collect()
+            .filter(|planned| planned.plan.catch_up_tick().is_some());
+        catching_up
+            .map(|planned| Arc::clone(&planned.group))
+            .collect()
     }
 
     /// Returns the groups for which the loop has not looked for missed evaluations yet.
     pub(super) fn new_groups(&self) -> Vec<Arc<Group>> {
-        let entries = self.by_key.values().filter(|entry| entry.is_new);
-        entries.map(|entry| Arc::clone(&entry.group)).collect()
+        let new = self.by_key.values().filter(|planned| planned.is_new);
+        new.map(|planned| Arc::clone(&planned.group)).collect()
     }
 
     /// Takes the removed groups whose staleness markers are due.
@@ -157,7 +160,7 @@ impl Entries {
     }
 }
 
-impl Entry {
+impl PlannedGroup {
     /// Queues the evaluation of an idle group if it is due. Returns the time of the next check.
     fn enqueue_due(&mut self, queue: &mut VecDeque<Job>, waiting: Waiting<'_>, now: Time) -> Time {
         // A group with an offset of its own waits for no sender.
@@ -216,10 +219,10 @@ mod tests {
         Time::from_seconds(seconds)
     }
 
-    /// Reads a group into the entries, as a reload does. Returns the new set.
-    fn reload(entries: &mut Entries, old: &RuleSet, group: &str, now: Time) -> RuleSet {
+    /// Reads a group into the agenda, as a reload does. Returns the new set.
+    fn reload(agenda: &mut Agenda, old: &RuleSet, group: &str, now: Time) -> RuleSet {
         let (set, removed) = apply(old, group, now);
-        entries.replace(&set, removed, now);
+        agenda.replace(&set, removed, now);
         set
     }
 
@@ -247,45 +250,45 @@ mod tests {
     }
 
     /// Queues what is due at `now`, and takes the first evaluation.
-    fn due(entries: &mut Entries, now: Time) -> Option<Job> {
-        entries.enqueue_due(
+    fn due(agenda: &mut Agenda, now: Time) -> Option<Job> {
+        agenda.enqueue_due(
             Waiting {
                 lags: &Lags::default(),
                 max_wait: None,
             },
             now,
         );
-        entries.queue.pop_front()
+        agenda.queue.pop_front()
     }
 
-    /// Returns entries with a group that has nothing to catch up.
-    fn loaded(group: &str, now: Time) -> (Entries, RuleSet) {
-        let mut entries = Entries {
+    /// Returns an agenda with a group that has nothing to catch up.
+    fn loaded(group: &str, now: Time) -> (Agenda, RuleSet) {
+        let mut agenda = Agenda {
             is_loaded: true,
-            ..Entries::default()
+            ..Agenda::default()
         };
-        let set = reload(&mut entries, &RuleSet::default(), group, now);
-        (entries, set)
+        let set = reload(&mut agenda, &RuleSet::default(), group, now);
+        (agenda, set)
     }
 
     #[test]
     fn groups_catch_up_in_the_order_of_their_evaluations() {
         let groups = "{name: slow, interval: 10s, rules: [{record: b, expr: a}]}, \
                       {name: fast, interval: 1s, rules: [{record: a, expr: m}]}";
-        let (mut entries, _set) = loaded(groups, at(1000));
-        for entry in entries.by_key.values_mut() {
-            let schedule = *entry.group.schedule();
-            entry.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1060));
+        let (mut agenda, _set) = loaded(groups, at(1000));
+        for planned in agenda.by_key.values_mut() {
+            let schedule = *planned.group.schedule();
+            planned.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1060));
         }
         let mut ticks = Vec::new();
         let now = at(1080);
-        while let Some(job) = due(&mut entries, now) {
+        while let Some(job) = due(&mut agenda, now) {
             // Both may run at the same time only if their evaluations have one timestamp.
-            assert!(entries.queue.iter().all(|other| other.tick == job.tick));
+            assert!(agenda.queue.iter().all(|other| other.tick == job.tick));
             ticks.push(job.tick);
-            ticks.extend(entries.queue.iter().map(|other| other.tick));
-            for job in [job].into_iter().chain(std::mem::take(&mut entries.queue)) {
-                entries.done(&job);
+            ticks.extend(agenda.queue.iter().map(|other| other.tick));
+            for job in [job].into_iter().chain(std::mem::take(&mut agenda.queue)) {
+                agenda.done(&job);
             }
         }
         assert!(ticks.is_sorted(), "{ticks:?}");
@@ -301,33 +304,30 @@ mod tests {
             )
         };
         let groups: Vec<_> = (0..9).map(group).collect();
-        let (mut entries, _set) = loaded(&groups.join(", "), at(1000));
-        for entry in entries.by_key.values_mut() {
-            let schedule = *entry.group.schedule();
-            entry.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1000));
+        let (mut agenda, _set) = loaded(&groups.join(", "), at(1000));
+        for planned in agenda.by_key.values_mut() {
+            let schedule = *planned.group.schedule();
+            planned.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1000));
         }
-        assert!(due(&mut entries, at(1000)).is_none());
-        assert!(entries.catching_up().is_empty());
+        assert!(due(&mut agenda, at(1000)).is_none());
+        assert!(agenda.catching_up().is_empty());
     }
 
     #[test]
     fn the_successor_repeats_an_evaluation_that_a_reload_prevents() {
         let [group, changed, slower] = GROUPS;
         for (successor, repeats) in [(changed, true), (slower, false)] {
-            let (mut entries, set) = loaded(group, at(1000));
-            let job = due(&mut entries, at(1030)).unwrap();
+            let (mut agenda, set) = loaded(group, at(1000));
+            let job = due(&mut agenda, at(1030)).unwrap();
             let (set, removed) = apply(&set, successor, at(1030));
-            entries.done(&job);
-            assert!(
-                due(&mut entries, at(1065)).is_none(),
-                "the group is stopped"
-            );
-            entries.replace(&set, removed, at(1030));
-            let next = due(&mut entries, at(1031)).map(|job| job.tick);
+            agenda.done(&job);
+            assert!(due(&mut agenda, at(1065)).is_none(), "the group is stopped");
+            agenda.replace(&set, removed, at(1030));
+            let next = due(&mut agenda, at(1031)).map(|job| job.tick);
             assert_eq!(next, repeats.then_some(job.tick));
             if !repeats {
                 let schedule = *set.groups().next().unwrap().schedule();
-                let next = due(&mut entries, at(1101)).unwrap().tick;
+                let next = due(&mut agenda, at(1101)).unwrap().tick;
                 assert_eq!(next, schedule.at_or_before(at(1101)), "aligned");
             }
         }
