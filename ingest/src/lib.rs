@@ -11,7 +11,7 @@
 //!    dropped or rejected also costs only one look-up.
 //! 4. `write` runs passes over the request. `push` fills a batch for the store with the samples of
 //!    known series. `resolve` handles unknown label sets: `label_set` parses and checks them,
-//!    `forced_labels` adds those of a tenant, `ha` deduplicates them, `relabel` drops or rewrites
+//!    `sender_labels` adds those of a tenant, `ha` deduplicates them, `relabel` drops or rewrites
 //!    them, and the store looks them up. New series are created if their team's budget and
 //!    admission control allow it without waiting. The rest of the request is deferred, queued, and
 //!    stored in later passes.
@@ -42,7 +42,6 @@ pub mod admission;
 mod batch;
 pub mod compression;
 mod error;
-mod forced_labels;
 pub mod ha;
 mod label_set;
 mod limits;
@@ -51,6 +50,7 @@ mod persisted_state;
 mod receiver;
 pub mod relabel;
 mod route;
+mod sender_labels;
 mod sources;
 mod write;
 

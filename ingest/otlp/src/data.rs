@@ -39,7 +39,7 @@ pub(super) enum DataType {
 
 /// The earliest and the latest time of a resource's data points.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct PointTimestamps {
     pub(super) first_ns: u64,
     pub(super) last_ns: u64,
 }
@@ -128,7 +128,7 @@ fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Erro
 }
 
 /// Extends `times` by the data points, translatable or not. Returns their number.
-pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, Error> {
+pub(super) fn note_times(data: Reader<'_>, times: &mut PointTimestamps) -> Result<u64, Error> {
     let mut n_points = 0;
     each_message::<Error>(data, DATA_POINTS, 0, |mut point| {
         let mut time_ns = 0;
@@ -139,7 +139,7 @@ pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, Err
                 _ => point.skip_unknown(key, 0)?,
             }
         }
-        *times = Times {
+        *times = PointTimestamps {
             first_ns: times.first_ns.min(time_ns),
             last_ns: times.last_ns.max(time_ns),
         };
@@ -162,7 +162,7 @@ pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, Error> {
 }
 
 pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
-    let mut times = Times {
+    let mut times = PointTimestamps {
         first_ns: u64::MAX,
         last_ns: 0,
     };

@@ -7,7 +7,7 @@ use varve_model::metadata::MetricType;
 use varve_protobuf::Reader;
 
 use super::data::{
-    self, SentMetric, Times, count_points, each_message, merge, n_points_of, note_times,
+    self, PointTimestamps, SentMetric, count_points, each_message, merge, n_points_of, note_times,
 };
 use super::delta::DeltaStreams;
 use super::error::Error;
@@ -81,7 +81,7 @@ impl<S: Sink> Translator<'_, S> {
                 return Ok(());
             }
         };
-        let mut times = Times {
+        let mut times = PointTimestamps {
             first_ns: u64::MAX,
             last_ns: 0,
         };
@@ -108,7 +108,7 @@ impl<S: Sink> Translator<'_, S> {
         &mut self,
         reader: Reader<'_>,
         context: &mut Context,
-        times: &mut Times,
+        times: &mut PointTimestamps,
     ) -> Result<(), S::Error> {
         let mut scope = Scope::default();
         let mut size = 0;
@@ -151,7 +151,7 @@ impl<S: Sink> Translator<'_, S> {
         &mut self,
         reader: Reader<'_>,
         context: &Context,
-        times: &mut Times,
+        times: &mut PointTimestamps,
     ) -> Result<(), S::Error> {
         let SentMetric {
             name,
@@ -206,7 +206,7 @@ impl<S: Sink> Translator<'_, S> {
 
     /// Adds samples of `target_info` from the first to the last timestamp, so close that queries
     /// find one at any time in between.
-    fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), S::Error> {
+    fn target_info(&mut self, labels: &LabelMap, times: PointTimestamps) -> Result<(), S::Error> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let first_ms = milliseconds(times.first_ns);
         let last_ms = milliseconds(times.last_ns);

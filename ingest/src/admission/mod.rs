@@ -2,15 +2,16 @@
 //! denies them.
 //!
 //! [`AdmissionControl::admit`] returns a [`Permit`], which holds the request's share of the
-//! resources and releases it on drop. A request takes these steps in this order and never returns
-//! to an earlier step, so that no two requests wait for each other.
+//! resources and releases it on drop. A request takes these steps in this order. Only steps 8 to 10
+//! repeat, and a request holds no permit of step 9 while it waits in step 8. So no two requests wait
+//! for each other.
 //!
 //! | step | bound | flag or key | metric | waits for at most | denied with |
 //! | --- | --- | --- | --- | --- | --- |
 //! | 1 receive the body | bytes of bodies | `--ingest.bytes-in-flight-max` | `varve_ingest_body_bytes` | no wait | 503 |
 //! | 2 concurrency | active requests | `--ingest.concurrency-max` | `varve_requests_active`, `varve_requests_queued` | 30 s | queue status |
 //! | 3 writable log | disk space | none | `varve_ingest_requests_total{outcome="failed"}` | queue timeout | 503 |
-//! | 4 sample rate | no debt | `samples_per_second` | `varve_ingest_throttled_total{resource=~"(team_)?samples"}` | queue timeout, in a queue slot | queue status |
+//! | 4 sample rate | no debt | `samples_per_second` | `varve_ingest_throttled_total{resource=~"(team_)?samples"}` | queue timeout, in a queue slot (as in step 7) | queue status |
 //! | 5 memory | bytes held, by declared size | `--ingest.bytes-in-flight-max` | `varve_ingest_in_flight_bytes`, `outcome="busy"` | queue timeout | queue status |
 //! | 6 decode | one request per core | none | none | queue timeout | proceeds |
 //! | | *samples of known series are stored; a request whose series are all known ends here* | | | | |
@@ -21,7 +22,7 @@
 //!
 //! The queue timeout is `--ingest.queue-timeout`, which applies to steps 3 to 5 together, to step 6, and to steps 8 and
 //! 9 together. The queue status is `--ingest.queue-timeout-status`, 503 or 429. Steps 1 and 2 stay in `bin/http`
-//! (`request_body`, `gate`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat,
+//! (`request_body`, `gate`): a request waits there as a task, before it occupies a thread. Steps 8 to 10 repeat,
 //! with one pass over the deferred series each, until all series are stored. The first pass takes a permit of step 9
 //! only if one is free.
 //!
@@ -325,7 +326,8 @@ impl AdmissionControl {
 }
 
 impl<'a> Permit<'a> {
-    /// Runs `decode` with priority (step 6), after the timeout even without a permit.
+    /// Waits for a permit to decode (step 6), at most until the queue timeout, and runs `decode` with
+    /// priority, with or without a permit.
     pub(crate) fn decode<R>(&self, decode: impl FnOnce() -> R) -> R {
         let _priority = self.control.priority.enter();
         let _permit = self.control.decoding.acquire_until(self.control.deadline());

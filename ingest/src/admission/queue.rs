@@ -1,5 +1,5 @@
-//! Queue slots: bounds the number of requests that wait while they hold a decoded body, and their
-//! bytes.
+//! Queue slots: bounds the number of requests that wait for a budget or a permit to create series,
+//! and the bytes that they hold.
 
 use parking_lot::Mutex;
 

@@ -8,12 +8,13 @@
 //! leaders are persisted (`file`).
 //!
 //! Used by `write`. External labels are on all series of a sender. So the first
-//! series of a request determines the pair of the request, whose cached routes then apply. An
-//! unknown series is parsed, so that a series of another pair, or of no pair, in the same request
-//! gets its own decision. Rationale: docs/decisions/ingest/0013-ha-pairs.md.
+//! series of a request determines which server sent it (`Member`); the routes that are cached for
+//! this server then apply. An unknown series is parsed, so that a series of another server, or of
+//! none of a pair, in the same request gets its own decision. Rationale:
+//! docs/decisions/ingest/0013-ha-pairs.md.
 //!
 //! Invariants
-//! 1. Routes cached under the salt of a pair belong to series of this pair only.
+//! 1. Routes cached under the salt of a server belong to series of this server only.
 //! 2. A new leader is on disk before its first sample is stored. A failed write is counted, and
 //!    [`Elections::save`] repeats it.
 //! 3. Downtime is not silence: after a start, each leader has the whole timeout to send a request.
@@ -34,9 +35,9 @@ use varve_env::{Clock, Error, Fs, StateFileError, SystemClock};
 use varve_model::{Labels, RejectionReason};
 
 use crate::batch::RouteHasher;
-use crate::forced_labels::ForcedLabels;
 use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::PersistedState;
+use crate::sender_labels::SenderLabels;
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
 pub use election::{HaCluster, HaReplica};
@@ -99,21 +100,21 @@ impl Elections {
         file.save(|| file::encode(election))
     }
 
-    fn decide(&self, pair: Pair<'_>, timeout: Duration) -> Decision {
+    fn decide(&self, member: Member<'_>, timeout: Duration) -> Decision {
         let State { election, file } = &mut *self.state.lock();
         let n_changes = election.n_changes();
-        let decision = election.decide(pair.cluster, pair.replica, self.now(), timeout);
+        let decision = election.decide(member.cluster, member.replica, self.now(), timeout);
         if election.n_changes() != n_changes {
             file.write(&file::encode(election));
         }
         decision
     }
 
-    fn count_deduplicated(&self, pair: Pair<'_>, n_samples: u64) {
+    fn count_deduplicated(&self, member: Member<'_>, n_samples: u64) {
         self.state
             .lock()
             .election
-            .count_deduplicated(pair.cluster, n_samples);
+            .count_deduplicated(member.cluster, n_samples);
     }
 
     fn now(&self) -> Moment {
@@ -131,18 +132,18 @@ pub(crate) struct Ha {
     elections: Arc<Elections>,
 }
 
-/// The cluster and replica of a series.
+/// A server of an HA pair: the values of the cluster label and the replica label of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pair<'a> {
+struct Member<'a> {
     cluster: &'a str,
     replica: &'a str,
 }
 
-/// The pair of a request, and the decision about it.
+/// The server of a pair that sent a request, and the decision about it.
 #[derive(Debug)]
 pub(crate) struct HaContext<'a> {
     ha: Option<Arc<Ha>>,
-    own: Option<(Pair<'a>, Decision)>,
+    own: Option<(Member<'a>, Decision)>,
     salt: u32,
     /// The forced labels of the sender, printed: the end of the names of its clusters. Empty
     /// without any.
@@ -152,8 +153,8 @@ pub(crate) struct HaContext<'a> {
 /// The decision about a series.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deduplication {
-    /// Stored under these labels. The route may be cached if `is_cacheable`: the series belongs to
-    /// the pair of the request.
+    /// Stored under these labels. The route may be cached if `is_cacheable`: the series is of the
+    /// server that sent the request.
     Store { labels: Labels, is_cacheable: bool },
     /// Another replica leads.
     Standby,
@@ -161,7 +162,7 @@ pub(crate) enum Deduplication {
     Reject(RejectionReason),
 }
 
-impl<'a> Pair<'a> {
+impl<'a> Member<'a> {
     /// Returns the name of the cluster in the elections: pairs of different tenants are independent.
     fn cluster_of_tenant(&self, tenant: &str) -> Cow<'a, str> {
         if tenant.is_empty() {
@@ -180,8 +181,9 @@ impl Ha {
         }
     }
 
-    /// Returns the pair of a series, or `None` if a name is missing, empty, too long or not UTF-8.
-    fn pair<'a>(&self, labels: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Pair<'a>> {
+    /// Returns the server that sent a series, or `None` if a name is missing, empty, too long or not
+    /// UTF-8.
+    fn member<'a>(&self, labels: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Member<'a>> {
         let mut cluster = None;
         let mut replica = None;
         for (name, value) in labels {
@@ -191,51 +193,52 @@ impl Ha {
                 replica = Some(value);
             }
         }
-        Some(Pair {
+        Some(Member {
             cluster: valid_name(cluster?)?,
             replica: valid_name(replica?)?,
         })
     }
 
-    /// Returns the pair of a series as [`Ha::pair`] does, or `None` if the name of the cluster, which
-    /// ends with the tenant, is too long.
-    fn pair_of_tenant<'a>(
+    /// Returns the server that sent a series as [`Ha::member`] does, or `None` if the name of the
+    /// cluster, which ends with the tenant, is too long.
+    fn member_of_tenant<'a>(
         &self,
         labels: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         tenant: &str,
-    ) -> Option<Pair<'a>> {
-        let pair = self.pair(labels)?;
-        (pair.cluster.len() + tenant.len() <= NAME_SIZE_MAX).then_some(pair)
+    ) -> Option<Member<'a>> {
+        let member = self.member(labels)?;
+        (member.cluster.len() + tenant.len() <= NAME_SIZE_MAX).then_some(member)
     }
 
-    fn decide(&self, pair: Pair<'_>, tenant: &str) -> Decision {
-        let pair = Pair {
-            cluster: &pair.cluster_of_tenant(tenant),
-            ..pair
+    fn decide(&self, member: Member<'_>, tenant: &str) -> Decision {
+        let member = Member {
+            cluster: &member.cluster_of_tenant(tenant),
+            ..member
         };
-        self.elections.decide(pair, self.settings.failover_timeout)
+        self.elections
+            .decide(member, self.settings.failover_timeout)
     }
 
-    fn count_deduplicated(&self, pair: Pair<'_>, tenant: &str, n_samples: u64) {
-        let pair = Pair {
-            cluster: &pair.cluster_of_tenant(tenant),
-            ..pair
+    fn count_deduplicated(&self, member: Member<'_>, tenant: &str, n_samples: u64) {
+        let member = Member {
+            cluster: &member.cluster_of_tenant(tenant),
+            ..member
         };
-        self.elections.count_deduplicated(pair, n_samples);
+        self.elections.count_deduplicated(member, n_samples);
     }
 
-    /// Returns the salt of the routes of a pair under these settings. Two pairs with the same salt
-    /// could be confused only if one request had series of both.
-    fn salt(&self, pair: Option<Pair<'_>>, hasher: &RouteHasher) -> u32 {
-        let pair = pair.unwrap_or(Pair {
+    /// Returns the salt of the routes of a server under these settings. Two servers with the same
+    /// salt could be confused only if one request had series of both.
+    fn salt(&self, member: Option<Member<'_>>, hasher: &RouteHasher) -> u32 {
+        let member = member.unwrap_or(Member {
             cluster: "",
             replica: "",
         });
         let strings = [
             self.settings.cluster_label.as_bytes(),
             self.settings.replica_label.as_bytes(),
-            pair.cluster.as_bytes(),
-            pair.replica.as_bytes(),
+            member.cluster.as_bytes(),
+            member.replica.as_bytes(),
         ];
         // UTF-8 never contains 0xff.
         hasher.hash(&strings.join(&0xff)).salt()
@@ -243,22 +246,22 @@ impl Ha {
 }
 
 impl<'a> HaContext<'a> {
-    /// Finds the pair of a request by the labels of its first series, and records the time of the
-    /// request. `None` for `ha` turns deduplication off.
+    /// Finds the server that sent a request by the labels of its first series, and records the time
+    /// of the request. `None` for `ha` turns deduplication off.
     pub(crate) fn new(
         ha: Option<Arc<Ha>>,
-        forced: &ForcedLabels<'_>,
+        sender_labels: &SenderLabels<'_>,
         first_labels: Option<impl Iterator<Item = (&'a [u8], &'a [u8])>>,
         hasher: &RouteHasher,
     ) -> Self {
         let Some(ha) = ha else {
             return Self::none();
         };
-        let tenant = forced.print();
-        let pair = first_labels.and_then(|labels| ha.pair_of_tenant(labels, &tenant));
-        let own = pair.map(|pair| (pair, ha.decide(pair, &tenant)));
+        let tenant = sender_labels.print();
+        let member = first_labels.and_then(|labels| ha.member_of_tenant(labels, &tenant));
+        let own = member.map(|member| (member, ha.decide(member, &tenant)));
         Self {
-            salt: ha.salt(pair, hasher),
+            salt: ha.salt(member, hasher),
             own,
             tenant,
             ha: Some(ha),
@@ -277,8 +280,8 @@ impl<'a> HaContext<'a> {
 
     /// Returns the replica that sent the request: `cluster/replica`.
     pub(crate) fn replica(&self) -> Option<Box<str>> {
-        let (pair, _) = self.own?;
-        Some(format!("{}/{}", pair.cluster, pair.replica).into())
+        let (member, _) = self.own?;
+        Some(format!("{}/{}", member.cluster, member.replica).into())
     }
 
     /// Returns the salt of the request's routes; 0 without HA pairs.
@@ -295,14 +298,14 @@ impl<'a> HaContext<'a> {
         }
     }
 
-    /// Returns `true` if a series belongs to the pair of the request, and the sender is a standby.
+    /// Returns `true` if a series is of the server that sent the request, and this is a standby.
     pub(crate) fn is_own_standby<'b>(
         &self,
         labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     ) -> bool {
         match (&self.ha, self.own) {
-            (Some(ha), Some((pair, Decision::Standby))) => {
-                ha.pair_of_tenant(labels, &self.tenant) == Some(pair)
+            (Some(ha), Some((member, Decision::Standby))) => {
+                ha.member_of_tenant(labels, &self.tenant) == Some(member)
             }
             _ => false,
         }
@@ -319,16 +322,16 @@ impl<'a> HaContext<'a> {
         let pairs = labels
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let Some(pair) = ha.pair_of_tenant(pairs, &self.tenant) else {
-            // Only series of the pair are cached under its salt.
+        let Some(member) = ha.member_of_tenant(pairs, &self.tenant) else {
+            // Only series of the sending server are cached under its salt.
             return Deduplication::Store {
                 labels,
                 is_cacheable: self.own.is_none(),
             };
         };
         let (decision, is_cacheable) = match self.own {
-            Some((own, decision)) if own == pair => (decision, true),
-            _ => (ha.decide(pair, &self.tenant), false),
+            Some((own, decision)) if own == member => (decision, true),
+            _ => (ha.decide(member, &self.tenant), false),
         };
         match decision {
             Decision::Leader => {
@@ -352,16 +355,16 @@ impl<'a> HaContext<'a> {
         n_samples: u64,
     ) {
         if let Some(ha) = &self.ha
-            && let Some(pair) = ha.pair_of_tenant(labels, &self.tenant)
+            && let Some(member) = ha.member_of_tenant(labels, &self.tenant)
         {
-            ha.count_deduplicated(pair, &self.tenant, n_samples);
+            ha.count_deduplicated(member, &self.tenant, n_samples);
         }
     }
 
-    /// Counts deduplicated samples of the pair of the request.
+    /// Counts deduplicated samples of the server that sent the request.
     pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
-        if let (Some(ha), Some((pair, _)), 1..) = (&self.ha, self.own, n_samples) {
-            ha.count_deduplicated(pair, &self.tenant, n_samples);
+        if let (Some(ha), Some((member, _)), 1..) = (&self.ha, self.own, n_samples) {
+            ha.count_deduplicated(member, &self.tenant, n_samples);
         }
     }
 }

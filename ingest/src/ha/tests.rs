@@ -11,8 +11,8 @@ fn open(fs: &MemFs) -> (Elections, Result<(), StateFileError>) {
     Elections::open(Arc::new(fs.clone()), PATH.into())
 }
 
-fn pair<'a>(cluster: &'a str, replica: &'a str) -> Pair<'a> {
-    Pair { cluster, replica }
+fn member<'a>(cluster: &'a str, replica: &'a str) -> Member<'a> {
+    Member { cluster, replica }
 }
 
 fn leaders(elections: &Elections) -> Vec<(String, String)> {
@@ -28,15 +28,24 @@ fn a_leader_is_on_disk_before_its_decision_returns() {
     let fs = MemFs::with_dir("/data");
     let (elections, found) = open(&fs);
     assert_eq!(found, Ok(()));
-    assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
-    assert_eq!(elections.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
+    assert_eq!(
+        elections.decide(member("c", "a"), TIMEOUT),
+        Decision::Leader
+    );
+    assert_eq!(
+        elections.decide(member("c", "b"), TIMEOUT),
+        Decision::Standby
+    );
     let (after, _) = open(&fs.crash(PowerCut::LosesAll));
     assert_eq!(leaders(&after), [("c".to_owned(), "a".to_owned())]);
     // Being heard first after a start does not make a leader.
-    assert_eq!(after.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
+    assert_eq!(after.decide(member("c", "b"), TIMEOUT), Decision::Standby);
     // A known leader causes no write.
     let n_operations = fs.n_operations();
-    assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
+    assert_eq!(
+        elections.decide(member("c", "a"), TIMEOUT),
+        Decision::Leader
+    );
     assert_eq!(fs.n_operations(), n_operations);
 }
 
@@ -45,10 +54,13 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
     let elect = |fs: &MemFs| {
         let (elections, found) = open(fs);
         assert_eq!(found, Ok(()));
-        assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
+        assert_eq!(
+            elections.decide(member("c", "a"), TIMEOUT),
+            Decision::Leader
+        );
         // With a timeout of zero the other replica takes over at once.
         assert_eq!(
-            elections.decide(pair("c", "b"), Duration::ZERO),
+            elections.decide(member("c", "b"), Duration::ZERO),
             Decision::Leader
         );
         elections
@@ -92,16 +104,16 @@ fn a_pair_has_two_short_names_in_utf8() {
     };
     let ha = Ha::new(settings, Arc::new(open(&MemFs::with_dir("/data")).0));
     let long = "x".repeat(NAME_SIZE_MAX + 1);
-    let check = |labels: &[(&str, &[u8])], expect: Option<Pair<'_>>| {
+    let check = |labels: &[(&str, &[u8])], expect: Option<Member<'_>>| {
         assert_eq!(
-            ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), *value))),
+            ha.member(labels.iter().map(|(name, value)| (name.as_bytes(), *value))),
             expect,
             "{labels:?}"
         );
     };
     check(
         &[("c", b"1"), ("job", b"x"), ("r", b"2")],
-        Some(pair("1", "2")),
+        Some(member("1", "2")),
     );
     check(&[("c", b"1")], None);
     check(&[("c", b"1"), ("r", b"")], None);

@@ -19,15 +19,16 @@ pub struct Written {
     pub dropped: SampleCounts,
     /// Samples of a standby replica of an HA pair.
     pub deduplicated: SampleCounts,
-    /// Exemplars by outcome. Rejected exemplars that make the response a 400 are also in `rejects`.
+    /// Exemplars by outcome. Rejected exemplars that make the response a 400 are also in
+    /// `rejections`.
     pub exemplars: ExemplarCounts,
-    /// Rejected parts of the request. If there are none, the response is 204. Otherwise it is 400
-    /// with their text, since a retry cannot help.
+    /// Rejected parts of the request. If there are none, the response is a success. Otherwise it is
+    /// 400 with their text, since a retry cannot help.
     pub rejections: Rejections,
     /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which
     /// arrives with every sample.
     pub ignored: Rejections,
-    /// The oldest and the newest timestamp of the floats of the request.
+    /// The oldest and the newest timestamp of the floats whose time the store accepts.
     pub times: Option<TimeRange>,
     /// The replica of an HA pair that sent the request: `cluster/replica`.
     pub replica: Option<Box<str>>,

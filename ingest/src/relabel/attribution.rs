@@ -100,7 +100,9 @@ impl Attributions {
         by_team.sort_unstable_by_key(|&(team, _)| team);
         by_team.dedup_by(|(other, n), (team, sum)| {
             let is_same = other == team;
-            *sum += if is_same { *n } else { 0 };
+            if is_same {
+                *sum += *n;
+            }
             is_same
         });
     }

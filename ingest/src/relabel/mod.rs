@@ -1,9 +1,9 @@
-//! Relabeling: rules that rewrite, keep or drop series before they reach the store.
+//! Relabeling: relabel rules, which rewrite, keep or drop series before they reach the store.
 //!
-//! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, regular
-//! expressions and errors; `rule` applies it to a label set. The rules are applied to each label
-//! set once, when it is first seen. The route cache keeps the result and its [`Attribution`], so
-//! that a later sample of a dropped series costs one look-up.
+//! Here, a rule is always a relabel rule: one of Prometheus' relabel configurations (`config`), with
+//! its defaults, regular expressions and errors; `rule` applies it to a label set. The rules are
+//! applied to each label set once, when it is first seen. The route cache keeps the result and its
+//! [`Attribution`], so that a later sample of a dropped series costs one look-up.
 //!
 //! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use`
 //! switches to `dry_run` when a query names a metric of series that it dropped (`footprints`), and

@@ -138,7 +138,7 @@ impl Receiver {
                 message: &buffers.message,
                 batch: &buffers.batch,
             };
-            Write::sent(self, permit, decoded, &mut buffers.request)?.store()
+            Write::of_sender(self, permit, decoded, &mut buffers.request)?.store()
         })
     }
 }

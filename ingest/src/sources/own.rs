@@ -29,8 +29,8 @@ impl Receiver {
         let permit = self.admission.exempt();
         let writer = Writer::Server(&series);
         let mut buffers = RequestBuffers::own();
-        let mut write = Write::recorded(self, permit, writer, &batch, &mut buffers);
-        write.store_recorded()?;
+        let mut write = Write::own(self, permit, writer, &batch, &mut buffers);
+        write.store_own()?;
         Ok(write.rejections())
     }
 }

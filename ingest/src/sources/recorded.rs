@@ -61,9 +61,9 @@ impl Receiver {
         let labels: Vec<&Labels> = samples.iter().map(|sample| sample.labels).collect();
         let mut buffers = RequestBuffers::own();
         let writer = Writer::Rules(&labels, team);
-        let mut write = Write::recorded(self, permit, writer, &batch, &mut buffers);
-        write.store_recorded()?;
-        Ok(write.settle_recorded())
+        let mut write = Write::own(self, permit, writer, &batch, &mut buffers);
+        write.store_own()?;
+        Ok(write.settle_rules())
     }
 
     /// Returns the samples as a batch of one series each, with the keys of their routes.

@@ -1,8 +1,4 @@
-//! Parser of the exemplars of a write request.
-//!
-//! Rejected exemplars are counted. As in Prometheus, they do not make the response a 400, except
-//! for out-of-order exemplars in remote write 2.0. An exemplar never creates a series: its series
-//! must be in memory, or have a sample in the same request.
+//! Parser of the exemplars of a write request, and their order within a series.
 
 use std::cmp::Ordering;
 

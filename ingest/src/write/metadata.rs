@@ -9,7 +9,7 @@ use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::Rejections;
 
-/// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
+/// Stores the new metadata entries of a request. Adds invalid entries to `rejections`.
 pub(crate) fn write(
     db: &Db,
     message: &[u8],

@@ -159,11 +159,11 @@ impl Write<'_> {
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
-    pub(crate) fn store_recorded(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn store_own(&mut self) -> Result<(), WriteError> {
         let mut pending: Vec<u32> = (0..self.request.batch.series.len() as u32).collect();
         for _ in 0..ROUNDS_MAX {
             self.out.batch.clear();
-            self.push_recorded(&pending)?;
+            self.push_own(&pending)?;
             let appended = self.append();
             self.cache_new_routes();
             self.stored.total += appended?;

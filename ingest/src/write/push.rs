@@ -59,7 +59,7 @@ impl Write<'_> {
     }
 
     /// Pushes samples of rules, or of the server itself. More urgent work runs between two of them.
-    pub(super) fn push_recorded(&mut self, series: &[u32]) -> Result<(), WriteError> {
+    pub(super) fn push_own(&mut self, series: &[u32]) -> Result<(), WriteError> {
         let batch = self.request.batch;
         for &series_idx in series {
             scheduler::pause();
@@ -227,9 +227,13 @@ impl Write<'_> {
     }
 
     /// Pushes the exemplars of the series of this pass that the store has, those of a series in
-    /// order of time. The exemplars of deferred series stay for the next pass. Prometheus sends an
-    /// exemplar and its sample as two series, so that series with exemplars only are deferred as
-    /// well while new series are.
+    /// order of time. An exemplar never creates a series: its series must be in memory, or have a
+    /// sample in the same request. Rejected exemplars are counted; as in Prometheus, they do not make
+    /// the response a 400, except for out-of-order exemplars in remote write 2.0.
+    ///
+    /// The exemplars of deferred series stay for the next pass. Prometheus sends an exemplar and its
+    /// sample as two series, so that series with exemplars only are deferred as well while new series
+    /// are.
     pub(super) fn push_exemplars(&mut self, series: Option<&[DeferredSeries]>) {
         let batch = self.request.batch;
         let defers_new_series = self.defers_new_series();

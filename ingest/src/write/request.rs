@@ -10,13 +10,13 @@ use super::buffers::{Outgoing, RequestBuffers};
 use crate::admission::{Deferred, Permit, Team};
 use crate::batch::{DecodedBatch, HistogramEntry, RouteKey, SeriesEntry, Symbol, Version};
 use crate::error::WriteError;
-use crate::forced_labels::ForcedLabels;
 use crate::ha::HaContext;
 use crate::label_set;
 use crate::outcome::{Rejections, SampleCounts};
 use crate::receiver::Receiver;
 use crate::relabel::ActiveRelabeling;
 use crate::route::{Route, Scope};
+use crate::sender_labels::SenderLabels;
 use crate::sources::remote_write::label_pairs;
 
 /// One request on its way into the store.
@@ -65,7 +65,7 @@ pub(crate) struct Request<'a> {
     pub(super) message: &'a [u8],
     pub(super) batch: &'a DecodedBatch,
     /// The labels that all series of the sender get.
-    pub(super) forced: ForcedLabels<'a>,
+    pub(super) sender_labels: SenderLabels<'a>,
 }
 
 /// Who writes a request.
@@ -101,7 +101,7 @@ impl<'a> Write<'a> {
     ///
     /// # Errors
     /// If the decoded request takes too much memory.
-    pub(crate) fn sent(
+    pub(crate) fn of_sender(
         receiver: &'a Receiver,
         mut permit: Permit<'a>,
         decoded: Decoded<'a>,
@@ -114,13 +114,12 @@ impl<'a> Write<'a> {
         } = decoded;
         permit.memory.grow(memory_size(batch))?;
 
-        let forced = ForcedLabels::new(permit.added_label, permit.labels, &receiver.hasher);
-        let first_labels = batch
-            .series
-            .first()
-            .map(|first| forced.add_all(label_pairs(batch, message, first.labels)));
+        let sender_labels = SenderLabels::new(permit.added_label, permit.labels, &receiver.hasher);
+        let first_labels = batch.series.first().map(|first| {
+            sender_labels.with_added_and_forced(label_pairs(batch, message, first.labels))
+        });
         let ha_pairs = receiver.ha.read().clone();
-        let ha = HaContext::new(ha_pairs, &forced, first_labels, &receiver.hasher);
+        let ha = HaContext::new(ha_pairs, &sender_labels, first_labels, &receiver.hasher);
         let relabeling = receiver.relabeling();
         let scope = Scope::new(
             &receiver.hasher,
@@ -134,7 +133,7 @@ impl<'a> Write<'a> {
             writer: Writer::Sender,
             message,
             batch,
-            forced,
+            sender_labels,
         };
         let settings = Settings {
             relabeling,
@@ -148,7 +147,7 @@ impl<'a> Write<'a> {
 
     /// Starts to write samples of rules, or of the server itself: one sample for each series of
     /// `batch`. Relabeling and HA deduplication do not apply to them, since nobody sent them.
-    pub(crate) fn recorded(
+    pub(crate) fn own(
         receiver: &'a Receiver,
         permit: Permit<'a>,
         writer: Writer<'a>,
@@ -174,7 +173,7 @@ impl<'a> Write<'a> {
             writer,
             message: &[],
             batch,
-            forced: ForcedLabels::new(None, &[], &receiver.hasher),
+            sender_labels: SenderLabels::new(None, &[], &receiver.hasher),
         };
         Self::new(receiver, permit, request, settings, buffers)
     }
@@ -194,11 +193,14 @@ impl<'a> Write<'a> {
         // Known series: one look-up for all of them. A standby's series have no cached routes.
         let uses_route_cache = settings.ha.uses_route_cache();
         let keys = request.batch.series.iter().map(|series| match series.key {
-            Some(key) if uses_route_cache => Some(request.forced.key(key).under(settings.scope)),
+            Some(key) if uses_route_cache => {
+                Some(request.sender_labels.route_key(key).under(settings.scope))
+            }
             _ => None,
         });
         receiver.routes.lookup(keys, routes, order);
-        // A request that failed leaves samples behind, and other settings may hold now.
+        // The previous request may have failed and left samples, whose attributions may belong to
+        // other relabel rules.
         outgoing.clear();
 
         Self {
@@ -241,8 +243,8 @@ impl<'a> Request<'a> {
 
     /// Returns the labels of a series as sent, with the added label of the sender.
     pub(super) fn pairs(&self, series: &SeriesEntry) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.forced
-            .add(label_pairs(self.batch, self.message, series.labels))
+        self.sender_labels
+            .with_added(label_pairs(self.batch, self.message, series.labels))
     }
 
     /// Returns the labels of a series as HA deduplication sees them.
@@ -250,8 +252,11 @@ impl<'a> Request<'a> {
         &self,
         series: &SeriesEntry,
     ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.forced
-            .add_all(label_pairs(self.batch, self.message, series.labels))
+        self.sender_labels.with_added_and_forced(label_pairs(
+            self.batch,
+            self.message,
+            series.labels,
+        ))
     }
 
     /// Prints the labels of a series.

@@ -80,7 +80,7 @@ impl<'a> Write<'a> {
         }
         let found = match self.request.writer {
             Writer::Sender => self.find_or_create_sent(series_idx, denied_team),
-            Writer::Rules(..) | Writer::Server(_) => self.find_or_create_recorded(series_idx),
+            Writer::Rules(..) | Writer::Server(_) => self.find_or_create_own(series_idx),
         };
         match found {
             Ok(route) => route,
@@ -150,14 +150,15 @@ impl<'a> Write<'a> {
 
     /// Samples of rules and of the server itself do not wait: a series that is denied now is
     /// rejected.
-    fn find_or_create_recorded(&mut self, series_idx: u32) -> Result<Option<Route>, WriteError> {
+    fn find_or_create_own(&mut self, series_idx: u32) -> Result<Option<Route>, WriteError> {
         let new = match self.resolve(series_idx, Purpose::Samples) {
             Resolved::Route(route) => return Ok(Some(route)),
             Resolved::New(new) => new,
         };
         let db = &self.receiver.db;
         if let Writer::Server(_) = self.request.writer {
-            // After a restart, the series may belong to the team of one of their labels.
+            // After a restart, the series belongs to the team that its labels name, until this call
+            // removes it from there.
             let handle = db.series_without_group(&new.labels)?;
             return Ok(Some(Route::Series(handle, Attribution::default())));
         }
@@ -206,7 +207,7 @@ impl<'a> Write<'a> {
         let ha = &self.settings.ha;
         let (route, is_cacheable) = match labels {
             Err(reason) => (Route::Rejected(reason), ha.uses_route_cache()),
-            Ok(labels) => match ha.deduplicate(self.request.forced.apply(labels)) {
+            Ok(labels) => match ha.deduplicate(self.request.sender_labels.with_forced(labels)) {
                 Deduplication::Standby => (Route::Standby, false),
                 Deduplication::Reject(reason) => (Route::Rejected(reason), false),
                 Deduplication::Store {
@@ -243,7 +244,7 @@ impl<'a> Write<'a> {
             }
         };
         // Relabel rules must not replace a forced label.
-        let labels = match label_set::check(self.request.forced.apply(labels)) {
+        let labels = match label_set::check(self.request.sender_labels.with_forced(labels)) {
             Ok(labels) => labels,
             Err(reason) => return Resolved::Route(Route::Rejected(reason)),
         };
@@ -280,7 +281,7 @@ impl<'a> Write<'a> {
         let series = request.series(series_idx);
         // Fast path: the labels are encoded as most senders do.
         if !request.is_v2() && v1::plain_strings(request.message, series.labels, strings) {
-            request.forced.add_to(strings);
+            request.sender_labels.insert_added(strings);
             return label_set::parse_strings(strings, limits);
         }
         label_set::parse(request.pairs(series), limits, strings)

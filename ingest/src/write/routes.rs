@@ -11,7 +11,11 @@ impl Write<'_> {
         let Some(key) = series.key else {
             return;
         };
-        let key = self.request.forced.key(key).under(self.settings.scope);
+        let key = self
+            .request
+            .sender_labels
+            .route_key(key)
+            .under(self.settings.scope);
         self.new_routes.push((key, route));
         if self.new_routes.len() == NEW_ROUTES_MAX {
             self.cache_new_routes();

@@ -77,7 +77,7 @@ impl Write<'_> {
 
     /// Counts stored samples of rules for their team, and returns those that were not stored,
     /// by the index of their series.
-    pub(crate) fn settle_recorded(self) -> Vec<Rejection> {
+    pub(crate) fn settle_rules(self) -> Vec<Rejection> {
         if let Writer::Rules(_, team) = self.request.writer {
             let n_samples = self.request.batch.n_all_samples() as u64;
             let n_rejected = self.recorded_rejections.len() as u64;

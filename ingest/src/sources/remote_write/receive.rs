@@ -43,7 +43,7 @@ impl Receiver {
                 batch,
                 rejections: Rejections::default(),
             };
-            Write::sent(self, permit, decoded, &mut buffers.request)?.store()
+            Write::of_sender(self, permit, decoded, &mut buffers.request)?.store()
         })
     }
 
@@ -82,7 +82,7 @@ impl Receiver {
                 batch,
                 rejections: Rejections::default(),
             };
-            Write::sent(self, permit, decoded, &mut buffers.request)?.store()
+            Write::of_sender(self, permit, decoded, &mut buffers.request)?.store()
         })
     }
 }

@@ -91,16 +91,16 @@ impl SampleLine<'_> {
     }
 }
 
-/// Parses a line without its line break. `is_open`: the format is OpenMetrics.
+/// Parses a line without its line break.
 ///
 /// # Errors
 /// The reason why the line is invalid.
-pub(super) fn parse(text: &str, is_open: bool) -> Result<Line<'_>, String> {
+pub(super) fn parse(text: &str, is_openmetrics: bool) -> Result<Line<'_>, String> {
     let mut cursor = Cursor {
         rest: text,
-        is_open,
+        is_openmetrics,
     };
-    if !is_open {
+    if !is_openmetrics {
         cursor.rest = text
             .strip_suffix('\r')
             .unwrap_or(text)
@@ -108,7 +108,7 @@ pub(super) fn parse(text: &str, is_open: bool) -> Result<Line<'_>, String> {
     }
     match cursor.rest.strip_prefix('#') {
         Some(rest) => cursor.comment(rest),
-        None if cursor.rest.is_empty() && !is_open => Ok(Line::Nothing),
+        None if cursor.rest.is_empty() && !is_openmetrics => Ok(Line::Nothing),
         None => cursor.sample().map(Line::Sample),
     }
 }
@@ -116,18 +116,18 @@ pub(super) fn parse(text: &str, is_open: bool) -> Result<Line<'_>, String> {
 struct Cursor<'a> {
     rest: &'a str,
     /// Whether the format is OpenMetrics.
-    is_open: bool,
+    is_openmetrics: bool,
 }
 
 impl<'a> Cursor<'a> {
     fn comment(mut self, rest: &'a str) -> Result<Line<'a>, String> {
         let spaced = rest.starts_with([' ', '\t']);
-        let is_open = self.is_open;
+        let is_openmetrics = self.is_openmetrics;
         self.rest = rest;
         self.skip_space();
         let (word, after) = self.rest.split_once([' ', '\t']).unwrap_or((self.rest, ""));
-        if !spaced || !(matches!(word, "HELP" | "TYPE") || word == "UNIT" && is_open) {
-            return if is_open {
+        if !spaced || !(matches!(word, "HELP" | "TYPE") || word == "UNIT" && is_openmetrics) {
+            return if is_openmetrics {
                 Err(format!("invalid comment {:?}", excerpt(rest)))
             } else {
                 Ok(Line::Nothing)
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         Ok(Line::Metadata(match word {
             "HELP" => MetadataLine::Help(
                 name,
-                unescape(text.trim_start_matches([' ', '\t']), is_open),
+                unescape(text.trim_start_matches([' ', '\t']), is_openmetrics),
             ),
             "UNIT" => MetadataLine::Unit(name, text.trim()),
             _ => MetadataLine::Type(name, kind(text.trim())?),
@@ -177,7 +177,7 @@ impl<'a> Cursor<'a> {
             ));
         }
         let (value, timestamp_ms) = self.value_and_time("sample")?;
-        let exemplar = if self.is_open && self.eat('#') {
+        let exemplar = if self.is_openmetrics && self.eat('#') {
             Some(self.exemplar()?)
         } else {
             None
@@ -267,7 +267,7 @@ impl<'a> Cursor<'a> {
             return Ok((value, None));
         }
         let word = self.word();
-        let time = if self.is_open {
+        let time = if self.is_openmetrics {
             float(word).and_then(milliseconds)
         } else {
             word.parse().ok()
@@ -351,8 +351,8 @@ fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Parses a number like Go, without the syntax of Go 1.13. A NaN becomes the normal NaN of
-/// Prometheus.
+/// Parses a float as Go does, but without hexadecimal digits and underscores. A NaN becomes the
+/// normal NaN of Prometheus.
 fn float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     if value.is_nan() {

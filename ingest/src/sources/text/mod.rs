@@ -184,7 +184,7 @@ impl Importer<'_> {
             batch,
             rejections: Rejections::default(),
         };
-        let written = Write::sent(self.receiver, permit, decoded, request)?.store()?;
+        let written = Write::of_sender(self.receiver, permit, decoded, request)?.store()?;
         self.written.add(written);
         Ok(progress)
     }

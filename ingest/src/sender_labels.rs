@@ -1,7 +1,7 @@
 //! Labels that the server adds to all series of a request. They replace labels of the same name.
 //!
 //! There are two kinds. The added label, the tenant of a Thanos router, is set before relabeling,
-//! and rules may change or remove it. The forced labels, those of a token, are set before HA
+//! and relabel rules may change or remove it. The forced labels, those of a token, are set before HA
 //! deduplication and relabeling, and again after relabeling. The routes of such requests have keys
 //! of their own in the route cache, as the same label set leads to other series.
 
@@ -10,39 +10,46 @@ use varve_model::Labels;
 use crate::batch::{RouteHasher, RouteKey};
 use crate::sources::remote_write::LabelPairs;
 
-/// The labels of one request.
+/// The labels that the server adds to the series of one request.
 #[derive(Debug)]
-pub(crate) struct ForcedLabels<'a> {
+pub(crate) struct SenderLabels<'a> {
     added: Option<(&'a str, &'a str)>,
-    labels: &'a [(String, String)],
+    forced: &'a [(String, String)],
     /// The hash of all labels. `None` without labels.
-    key: Option<(RouteKey, &'a RouteHasher)>,
+    hash: Option<(RouteKey, &'a RouteHasher)>,
 }
 
-impl<'a> ForcedLabels<'a> {
+impl<'a> SenderLabels<'a> {
     pub(crate) fn new(
         added: Option<(&'a str, &'a str)>,
-        labels: &'a [(String, String)],
+        forced: &'a [(String, String)],
         hasher: &'a RouteHasher,
     ) -> Self {
-        let key = (added.is_some() || !labels.is_empty()).then(|| {
+        let hash = (added.is_some() || !forced.is_empty()).then(|| {
             let mut bytes = Vec::new();
             // Always two texts of an added label, so that it has another key than the same label in
-            // `labels`.
+            // `forced`.
             let (name, value) = added.unwrap_or_default();
-            let labels = labels.iter().flat_map(|(name, value)| [&**name, &**value]);
-            for text in [name, value].into_iter().chain(labels) {
+            let forced = forced.iter().flat_map(|(name, value)| [&**name, &**value]);
+            for text in [name, value].into_iter().chain(forced) {
                 bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
                 bytes.extend_from_slice(text.as_bytes());
             }
             (hasher.hash(&bytes), hasher)
         });
-        Self { added, labels, key }
+        Self {
+            added,
+            forced,
+            hash,
+        }
     }
 
     /// Returns the labels of a series as sent, and the added label instead of the first one of its
     /// name.
-    pub(crate) fn add<'b>(&self, sent: LabelPairs<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
+    pub(crate) fn with_added<'b>(
+        &self,
+        sent: LabelPairs<'b>,
+    ) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
     where
         'a: 'b,
     {
@@ -56,24 +63,31 @@ impl<'a> ForcedLabels<'a> {
     }
 
     /// Returns the labels of a series for HA deduplication: the forced labels, then those of
-    /// [`ForcedLabels::add`] that they do not replace.
-    pub(crate) fn add_all<'b>(
+    /// [`SenderLabels::with_added`] that they do not replace.
+    pub(crate) fn with_added_and_forced<'b>(
         &self,
         sent: LabelPairs<'b>,
     ) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
     where
         'a: 'b,
     {
-        let labels = self.labels;
-        let forced = labels
+        let forced_labels = self.forced;
+        let forced = forced_labels
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let is_replaced = move |sent: &[u8]| labels.iter().any(|(name, _)| name.as_bytes() == sent);
-        forced.chain(self.add(sent).filter(move |(name, _)| !is_replaced(name)))
+        let is_replaced = move |sent: &[u8]| {
+            forced_labels
+                .iter()
+                .any(|(name, _)| name.as_bytes() == sent)
+        };
+        forced.chain(
+            self.with_added(sent)
+                .filter(move |(name, _)| !is_replaced(name)),
+        )
     }
 
-    /// As [`ForcedLabels::add`].
-    pub(crate) fn add_to<'b>(&self, sent: &mut Vec<(&'b str, &'b str)>)
+    /// As [`SenderLabels::with_added`].
+    pub(crate) fn insert_added<'b>(&self, sent: &mut Vec<(&'b str, &'b str)>)
     where
         'a: 'b,
     {
@@ -88,7 +102,7 @@ impl<'a> ForcedLabels<'a> {
     /// Prints the forced labels. Returns an empty string without any.
     pub(crate) fn print(&self) -> String {
         let labels: Vec<_> = self
-            .labels
+            .forced
             .iter()
             .map(|(name, value)| format!("{name}={value:?}"))
             .collect();
@@ -100,22 +114,22 @@ impl<'a> ForcedLabels<'a> {
     }
 
     /// Returns the labels of a series with the forced labels.
-    pub(crate) fn apply(&self, labels: Labels) -> Labels {
-        self.labels
+    pub(crate) fn with_forced(&self, labels: Labels) -> Labels {
+        self.forced
             .iter()
             .fold(labels, |labels, (name, value)| labels.with(name, value))
     }
 
     /// Returns the key of a series in the route cache.
     #[inline]
-    pub(crate) fn key(&self, key: RouteKey) -> RouteKey {
+    pub(crate) fn route_key(&self, key: RouteKey) -> RouteKey {
         // Fast path: no tenant.
-        let Some((of_labels, hasher)) = self.key else {
+        let Some((labels_hash, hasher)) = self.hash else {
             return key;
         };
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&key.to_bytes());
-        bytes[16..].copy_from_slice(&of_labels.to_bytes());
+        bytes[16..].copy_from_slice(&labels_hash.to_bytes());
         // Hashes both in order: the sum of both would be the same if they were swapped.
         hasher.hash(&bytes)
     }
