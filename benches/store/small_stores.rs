@@ -65,7 +65,7 @@ impl Bench {
             format!("{:.0} MiB", mib(after[0])),
         );
         line(
-            "the same, an hour after the others fell silent",
+            "the same, four hours after the others fell silent",
             format!("{:.0} MiB", mib(after[1])),
         );
     }

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             timestamp_ms: 1_763_683_200_000,
             value: 1.0,
         },
-        0,
+        0, // a tag, returned if the sample is rejected
     );
     db.append(&mut batch)?;
     println!("{} samples were rejected", batch.rejected().len());

@@ -1,4 +1,5 @@
-//! [`QueryContext`]: deadline, cancellation, memory budget and progress of one request.
+//! [`QueryContext`]: deadline, cancellation, memory budget and progress of one request, which may
+//! also be a write or administrative.
 //!
 //! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps
 //! calls [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every

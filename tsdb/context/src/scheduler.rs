@@ -77,7 +77,7 @@ struct Waiting {
 
 /// A request that runs until the value is dropped.
 #[derive(Debug)]
-pub struct Run(PhantomData<Rc<()>>);
+pub struct Turn(PhantomData<Rc<()>>);
 
 /// The request of a thread.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl Scheduler {
 
     /// Starts a request of a user on this thread.
     #[must_use]
-    pub fn start(&self, cancellation: &Cancellation, user: &Arc<str>) -> Run {
+    pub fn start(&self, cancellation: &Cancellation, user: &Arc<str>) -> Turn {
         let started = Instant::now();
         let mut state = self.0.state.lock();
         state.n_short += 1;
@@ -241,7 +241,7 @@ impl Scheduler {
             level: Level::Short,
             is_active: true,
         }));
-        Run(PhantomData)
+        Turn(PhantomData)
     }
 }
 
@@ -414,7 +414,7 @@ impl Drop for Background {
     }
 }
 
-impl Drop for Run {
+impl Drop for Turn {
     fn drop(&mut self) {
         CURRENT.set(None);
     }

@@ -18,7 +18,7 @@ struct Nowhere;
 
 /// A lock that excludes nobody.
 #[derive(Debug)]
-struct Open;
+struct NoLock;
 
 impl Fs for ReadOnlyFs {
     fn create_dir(&self, _path: &Path) -> io::Result<()> {
@@ -67,11 +67,11 @@ impl Fs for ReadOnlyFs {
     }
 
     fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {
-        Ok(Box::new(Open))
+        Ok(Box::new(NoLock))
     }
 }
 
-impl Lock for Open {}
+impl Lock for NoLock {}
 
 impl AppendFile for Nowhere {
     fn append(&self, _bytes: &[u8]) -> io::Result<()> {

@@ -83,7 +83,7 @@ impl Regexp {
             &N_COMPILED
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        let shared = match found {
+        let compiled_now = match found {
             Some(found) => found,
             None => {
                 let new = Arc::new(Compiled::new(pattern, *tree_size, request)?);
@@ -91,11 +91,14 @@ impl Regexp {
                 new
             }
         };
-        request.map_or(Ok(()), |request| request.hold_shared(&shared, shared.size))?;
-        Ok(compiled.get_or_init(|| shared))
+        request.map_or(Ok(()), |request| {
+            request.hold_shared(&compiled_now, compiled_now.size)
+        })?;
+        Ok(compiled.get_or_init(|| compiled_now))
     }
 
-    /// Returns the form compiled without a request: for patterns of the configuration and of tools.
+    /// Returns the compiled form. Compiles it without limits unless [`Regexp::compile`] has compiled
+    /// it, as it must for patterns of requests.
     fn unlimited(&self) -> &Compiled {
         self.compiled(None::<&NoRequest>)
             .expect("without a request there is no limit")

@@ -256,7 +256,8 @@ impl Parser<'_> {
     /// Appends a piece of one instruction.
     fn push_leaf(&mut self, n_runes: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) {
         self.end_literal();
-        // Case folding can double the ranges of a class, and it is copied once.
+        // Each rune is at most one range. Case folding can double the ranges, and they are copied
+        // once.
         let size = n_runes * 4 * size_of::<ClassUnicodeRange>();
         let piece = self.leaf(n_runes, size, 1, matches_empty, hir);
         self.group.pieces.push(piece);
@@ -318,6 +319,7 @@ impl Parser<'_> {
 
     /// Returns a group, or the whole pattern, as one piece.
     fn finish(&mut self, group: Group) -> Piece {
+        // `end_alternative` ends the alternative of `self.group`.
         let outer = std::mem::replace(&mut self.group, group);
         self.end_alternative();
         let group = std::mem::replace(&mut self.group, outer);
@@ -365,6 +367,7 @@ impl Parser<'_> {
             return Err(failure("missing argument to repetition operator", operator));
         };
         let piece = piece.repeated(counts, greedy);
+        // As in Go, `*`, `+`, `?`, and counts of 0 and 1, do not add to the bounded repetitions.
         let is_counted = operator.starts_with('{')
             && (counts.min >= 2 || counts.max.is_some_and(|max| max >= 2));
         if is_counted && piece.measure.repeats > REPEAT_MAX {

@@ -14,7 +14,7 @@ use crate::isolation::changes::TouchedMinutes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
     pub(crate) shard: u16,
-    /// The group of the metric name, see [`group_of`](crate::isolation::changes::group_of).
+    /// The group of the metric name, see [`name_group_of`](crate::isolation::changes::name_group_of).
     pub(crate) name_group: u8,
     pub(crate) generation: u32,
     pub(crate) slot: u32,
@@ -25,12 +25,12 @@ pub struct SeriesHandle {
 #[derive(Debug, Default)]
 pub struct WriteBatch {
     /// Floats by shard. Samples of one shard keep the order in which they were pushed.
-    pub(crate) shards: Vec<Vec<Append>>,
+    pub(crate) floats: Vec<Vec<NewFloat>>,
     /// Number of floats, which is the position of the next one in the request. A request has fewer
     /// than 2^32 floats.
     n_floats: u32,
     /// Histograms by shard.
-    pub(crate) histograms: Vec<Vec<AppendHistogram>>,
+    pub(crate) histograms: Vec<Vec<NewHistogram>>,
     /// By shard: the indexes of floats with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: Vec<Vec<(u32, i64)>>,
     pub(crate) rejected: Vec<Rejection>,
@@ -45,10 +45,10 @@ pub struct WriteBatch {
 /// The samples of a batch for one shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardBatch<'a> {
-    pub(crate) floats: &'a [Append],
+    pub(crate) floats: &'a [NewFloat],
     /// The indexes of `floats` with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: &'a [(u32, i64)],
-    pub(crate) histograms: &'a [AppendHistogram],
+    pub(crate) histograms: &'a [NewHistogram],
     /// `true` if any sample of the batch, of any shard, has a start timestamp.
     pub(crate) has_starts: bool,
 }
@@ -91,7 +91,7 @@ impl<'a> ShardBatch<'a> {
 #[derive(Debug)]
 pub(crate) struct HistogramQueue<'a> {
     has_starts: bool,
-    sorted: Vec<&'a AppendHistogram>,
+    sorted: Vec<&'a NewHistogram>,
     /// At the index of the first histogram of a series: how many of its histograms were taken.
     n_taken: Vec<usize>,
 }
@@ -100,7 +100,7 @@ impl<'a> HistogramQueue<'a> {
     pub(crate) fn new(batch: ShardBatch<'a>) -> Self {
         let mut sorted: Vec<_> = batch.histograms.iter().collect();
         if !batch.has_starts {
-            sorted.sort_by_key(|append| (append.slot, append.timestamp_ms));
+            sorted.sort_by_key(|histogram| (histogram.slot, histogram.timestamp_ms));
         }
         Self {
             has_starts: batch.has_starts,
@@ -112,7 +112,7 @@ impl<'a> HistogramQueue<'a> {
     /// Takes a histogram that precedes a float of the same series: an older one, or one at the same
     /// timestamp that is before the float in the request.
     #[inline]
-    pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
+    pub(crate) fn take_before(&mut self, float: &NewFloat) -> Option<&'a NewHistogram> {
         // Fast path: no histograms, or only those of other series.
         let lowest = self.sorted.first()?;
         let highest = self.sorted.last()?;
@@ -121,7 +121,7 @@ impl<'a> HistogramQueue<'a> {
         }
         let first = self
             .sorted
-            .partition_point(|append| append.slot < float.slot);
+            .partition_point(|histogram| histogram.slot < float.slot);
         let n_taken = self.n_taken.get_mut(first)?;
         let next = *self.sorted.get(first + *n_taken)?;
         let is_before =
@@ -135,7 +135,7 @@ impl<'a> HistogramQueue<'a> {
 
     /// Returns `true` if a histogram precedes a float of the same series and timestamp, which is
     /// then a duplicate.
-    pub(crate) fn replaces(&self, float: &Append) -> bool {
+    pub(crate) fn replaces(&self, float: &NewFloat) -> bool {
         // Fast path: no histograms, or all of them come after all floats.
         if self.sorted.is_empty() || self.has_starts {
             return false;
@@ -143,16 +143,16 @@ impl<'a> HistogramQueue<'a> {
         let key = (float.slot, float.sample.timestamp_ms);
         let first = self
             .sorted
-            .partition_point(|append| (append.slot, append.timestamp_ms) < key);
+            .partition_point(|histogram| (histogram.slot, histogram.timestamp_ms) < key);
         let same = self.sorted[first..]
             .iter()
-            .take_while(|append| (append.slot, append.timestamp_ms) == key);
-        same.take_while(|append| append.position <= float.position)
-            .any(|append| append.histogram.fits())
+            .take_while(|histogram| (histogram.slot, histogram.timestamp_ms) == key);
+        same.take_while(|histogram| histogram.position <= float.position)
+            .any(|histogram| histogram.histogram.fits())
     }
 
     /// Takes all others.
-    pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a AppendHistogram> {
+    pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a NewHistogram> {
         let Self {
             sorted, n_taken, ..
         } = self;
@@ -160,10 +160,10 @@ impl<'a> HistogramQueue<'a> {
         sorted
             .into_iter()
             .zip(n_taken)
-            .filter_map(move |(append, n_taken)| {
+            .filter_map(move |(histogram, n_taken)| {
                 n_skipped += n_taken;
                 if n_skipped == 0 {
-                    return Some(append);
+                    return Some(histogram);
                 }
                 n_skipped -= 1;
                 None
@@ -171,9 +171,9 @@ impl<'a> HistogramQueue<'a> {
     }
 }
 
-/// A sample to append to a known series.
+/// A float to append to a known series.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Append {
+pub(crate) struct NewFloat {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     /// The index for a rejection.
@@ -193,7 +193,7 @@ pub(crate) struct AppendExemplar {
 
 /// A histogram to append to a known series.
 #[derive(Debug, Clone)]
-pub(crate) struct AppendHistogram {
+pub(crate) struct NewHistogram {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     /// The index for a rejection.
@@ -224,7 +224,7 @@ impl WriteBatch {
         let position = self.n_floats;
         self.n_floats = position.wrapping_add(1);
         self.touched.add(sample.timestamp_ms, series.name_group);
-        at_shard(&mut self.shards, shard).push(Append {
+        at_shard(&mut self.floats, shard).push(NewFloat {
             slot: series.slot,
             generation: series.generation,
             index,
@@ -261,7 +261,7 @@ impl WriteBatch {
         } = series;
         let position = self.n_floats;
         self.touched.add(timestamp_ms, series.name_group);
-        at_shard(&mut self.histograms, shard).push(AppendHistogram {
+        at_shard(&mut self.histograms, shard).push(NewHistogram {
             slot,
             generation,
             index,
@@ -285,7 +285,7 @@ impl WriteBatch {
         self.push(series, sample, index);
         if start_ms != 0 {
             let shard = usize::from(series.shard);
-            at_shard(&mut self.starts, shard).push((self.shards[shard].len() as u32 - 1, start_ms));
+            at_shard(&mut self.starts, shard).push((self.floats[shard].len() as u32 - 1, start_ms));
         }
     }
 
@@ -312,7 +312,7 @@ impl WriteBatch {
 
     /// Returns the samples for a shard, or `None` if there are none.
     pub(crate) fn shard_batch(&self, shard: usize) -> Option<ShardBatch<'_>> {
-        let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
+        let floats = self.floats.get(shard).map_or(&[][..], |floats| floats);
         let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
         let histograms = self
             .histograms
@@ -355,7 +355,7 @@ impl WriteBatch {
     /// Returns the number of samples to append.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(Vec::len).sum::<usize>()
+        self.floats.iter().map(Vec::len).sum::<usize>()
             + self.histograms.iter().map(Vec::len).sum::<usize>()
     }
 
@@ -368,14 +368,14 @@ impl WriteBatch {
     /// Returns `true` if there is nothing to append.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(Vec::is_empty)
+        self.floats.iter().all(Vec::is_empty)
             && self.histograms.iter().all(Vec::is_empty)
             && self.exemplars.is_empty()
     }
 
     /// Clears the batch and keeps its memory.
     pub fn clear(&mut self) {
-        for floats in &mut self.shards {
+        for floats in &mut self.floats {
             floats.clear();
         }
         for histograms in &mut self.histograms {

@@ -2,15 +2,15 @@
 //!
 //! A flush writes small blocks (parts), and a merge combines them into large blocks. Each block is
 //! a file, and all blocks have the same format. Used by `store::flush` and `compact`
-//! ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]). Format: docs/format/block.md,
+//! ([`BlockWriter`], [`BlockScan`]) and by `select` ([`StoredBlock`]). Format: docs/format/block.md,
 //! version 1.
 //!
 //! ```text
 //! header                                                                           footer.rs
 //! pages:  symbols, series table, postings                                          index/
-//!         rows: the values of a group of neighboring series in a slice             rows/, values/
+//!         rows: the values of a group of neighboring series in a slice             rows/, varve_codec::values
 //!         maps: which timestamp column each series of a group has in each slice    group.rs
-//!         timestamp columns: distinct lists of timestamps, each stored once        timestamps/
+//!         timestamp columns: distinct lists of timestamps, each stored once        timestamps.rs
 //!         directory: the positions of groups and timestamp columns                 directory.rs
 //!         footer: origin, statistics, the positions of directory and index         footer.rs
 //! trailer                                                                          footer.rs

@@ -312,14 +312,14 @@ impl Pages {
         }
     }
 
-    /// Returns the payload of a page.
+    /// Returns the payload of a page, with or without the cache.
     ///
     /// # Errors
-    /// The errors of [`Pages::get`].
-    pub(crate) fn load(&self, page: PageRef, access: Access) -> Result<Arc<[u8]>> {
+    /// The errors of [`Pages::cached_page`].
+    pub(crate) fn page(&self, page: PageRef, access: Access) -> Result<Arc<[u8]>> {
         match access {
-            Access::Cached => self.get(page),
-            Access::Scan => self.read(page),
+            Access::Cached => self.cached_page(page),
+            Access::Scan => self.read_page(page),
         }
     }
 
@@ -327,12 +327,12 @@ impl Pages {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Corrupt`] with path and offset.
-    pub(crate) fn get(&self, page: PageRef) -> Result<Arc<[u8]>> {
+    pub(crate) fn cached_page(&self, page: PageRef) -> Result<Arc<[u8]>> {
         let key = (self.file_id, page.offset);
         if let Some(payload) = self.cache.pages.get(&key) {
             return Ok(payload);
         }
-        let payload = self.read(page)?;
+        let payload = self.read_page(page)?;
         self.cache.pages.insert(key, Arc::clone(&payload));
         Ok(payload)
     }
@@ -340,8 +340,8 @@ impl Pages {
     /// Reads and verifies a page without the cache, and returns its payload.
     ///
     /// # Errors
-    /// The errors of [`Pages::get`].
-    pub(crate) fn read(&self, page: PageRef) -> Result<Arc<[u8]>> {
+    /// The errors of [`Pages::cached_page`].
+    pub(crate) fn read_page(&self, page: PageRef) -> Result<Arc<[u8]>> {
         self.with_stored(page, |stored| stored.unpack())
     }
 
@@ -349,7 +349,7 @@ impl Pages {
     /// its reference.
     ///
     /// # Errors
-    /// The errors of [`Pages::get`].
+    /// The errors of [`Pages::cached_page`].
     pub(crate) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
         let mut header = [0; PAGE_HEADER_SIZE];
         self.read_at(&mut header, offset)?;
@@ -381,11 +381,14 @@ impl Pages {
         }
         let bytes = &mut room[..page.size as usize];
         self.read_at(bytes, page.offset)?;
-        let unpacked = Stored::verify(bytes).and_then(unpack);
+        let unpacked = match Stored::verify(bytes) {
+            None => Err("the checksum of a page is wrong"),
+            Some(stored) => unpack(stored).ok_or("a page does not decompress to its size"),
+        };
         if room.len() <= STORED_SIZE_MAX {
             STORED.set(room);
         }
-        unpacked.ok_or_else(|| self.corrupt(page.offset, "the checksum of a page is wrong"))
+        unpacked.map_err(|reason| self.corrupt(page.offset, reason))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
@@ -531,7 +534,7 @@ mod tests {
             let pages = open(&path);
             for _ in 0..2 {
                 for (payload, &page) in payloads.iter().zip(&refs) {
-                    prop_assert_eq!(&*pages.get(page).unwrap(), &payload[..]);
+                    prop_assert_eq!(&*pages.cached_page(page).unwrap(), &payload[..]);
                 }
             }
         }
@@ -546,7 +549,7 @@ mod tests {
             let mut bad = good.clone();
             bad[second.offset as usize + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &bad).unwrap();
-            let error = open(&path).get(second).unwrap_err();
+            let error = open(&path).cached_page(second).unwrap_err();
             assert!(
                 matches!(error, Error::Corrupt { offset, .. } if offset == second.offset),
                 "bit {bit}: {error}"
@@ -554,7 +557,7 @@ mod tests {
         }
         std::fs::write(&path, &good[..good.len() - 1]).unwrap();
         assert!(
-            matches!(open(&path).get(second), Err(Error::Corrupt { .. })),
+            matches!(open(&path).cached_page(second), Err(Error::Corrupt { .. })),
             "truncated"
         );
     }

@@ -117,7 +117,7 @@ impl<'a> LoadedGroup<'a> {
     /// Reads the map of the group at an index.
     pub(crate) fn load(block: &'a Block, group_idx: usize) -> Result<Self> {
         let group = block.groups.get(group_idx);
-        let map = block.pages.read(group.map)?;
+        let map = block.pages.read_page(group.map)?;
         block.map(group, &map)?;
         let pages = group
             .pages_in(TimeRange::ALL)
@@ -156,7 +156,7 @@ impl<'a> LoadedGroup<'a> {
         let page = at.page();
         let unreadable = |why| block.pages.unreadable(page, why);
         if payload.is_none() {
-            let read = block.pages.read(page)?;
+            let read = block.pages.read_page(page)?;
             Rows::parse(&read, group.n_series)
                 .and_then(|rows| Ok(rows.check_sizes()?))
                 .map_err(unreadable)?;
@@ -217,7 +217,7 @@ impl<'a> RecentTimestampColumns<'a> {
         let (at, in_page) = self.block.find_column(group, id)?;
         let cached = &mut self.pages[at.idx % RECENT_PAGES];
         if cached.as_ref().is_none_or(|(idx, _)| *idx != at.idx) {
-            *cached = Some((at.idx, self.block.pages.read(at.page)?));
+            *cached = Some((at.idx, self.block.pages.read_page(at.page)?));
         }
         let (_, payload) = cached.as_ref().expect("read above");
         let decoded = TimestampColumns::parse(payload, at.n)

@@ -8,7 +8,7 @@
 //! 0     1   flags   0; any bit set: a later version
 //! 1     2n  counts  timestamps of each column, in two byte planes, 1 to 61,440; n is in the directory, 1 to 256
 //! 1+2n  3n  sizes   bytes of each, in three byte planes
-//! 1+5n  -   the columns, see `timestamps`
+//! 1+5n  -   the columns, see `varve_codec::timestamps`
 //! ```
 
 use std::collections::HashMap;

@@ -39,7 +39,7 @@ impl Block {
         for idx in self.timestamp_columns.indexes() {
             ctx.check()?;
             let columns_ref = self.timestamp_columns.get(idx);
-            let payload = self.pages.read(columns_ref.page)?;
+            let payload = self.pages.read_page(columns_ref.page)?;
             let unreadable = |why| self.pages.unreadable(columns_ref.page, why);
             let timestamp_columns =
                 TimestampColumns::parse(&payload, columns_ref.n).map_err(unreadable)?;

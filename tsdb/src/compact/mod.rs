@@ -10,7 +10,7 @@ pub(crate) mod retention;
 mod throttle;
 
 pub(crate) use merge::{Merging, merge};
-pub(crate) use plan::{Horizon, Merge, full, plan, rewrite, window_of};
+pub(crate) use plan::{DataTime, Merge, full, plan, rewrite, window_of};
 pub(crate) use throttle::Throttle;
 
 /// Statistics of merges, and failures of the flush task, since the store was opened.

@@ -267,8 +267,8 @@ impl Db {
         positions
     }
 
-    /// Appends the samples that `batch_of` returns for the shards of a log, as one record. Returns
-    /// the end of the record, or `None` if no shard has samples.
+    /// Appends the samples that `batch_of` returns for the shards of a log, as consecutive records.
+    /// Returns the position after them, or `None` if no shard has samples.
     fn append_to_log<'b>(
         &self,
         append: &Append,
@@ -281,7 +281,8 @@ impl Db {
             let Some(shard_batch) = batch_of(shard_idx) else {
                 continue;
             };
-            let log_append = log_append.get_or_insert_with(|| self.store.logs[log_idx].append());
+            let log_append =
+                log_append.get_or_insert_with(|| self.store.logs[log_idx].begin_append());
             let log_batch = log_append.batch();
             let context = &append.context;
             let appended = if append.is_buffered {

@@ -47,7 +47,7 @@ impl Db {
         // Checked before the first change, so that files of a newer version stay unchanged.
         check_versions(&*fs, &wal_dir, &epochs)?;
         if options.background {
-            Reserve::new(Arc::clone(&fs), &wal_dir).check()?;
+            Reserve::new(Arc::clone(&fs), &wal_dir).ensure_usable()?;
         }
 
         let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;

@@ -7,7 +7,7 @@ use varve_model::{RejectionReason, Sample};
 use super::head::Head;
 use super::samples::AnySample;
 use super::table::SlotRef;
-use crate::batch::{Append, AppendHistogram, SeriesRef};
+use crate::batch::{NewFloat, NewHistogram, SeriesRef};
 use crate::limits::STRICT_MAX_AGE_MS;
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
@@ -117,13 +117,13 @@ impl Head {
     /// are independent of each other, so the processor waits for all of them at once.
     pub(crate) fn append_all(
         &mut self,
-        appends: &[Append],
-        mut append: impl FnMut(&mut Self, &Append),
+        floats: &[NewFloat],
+        mut append: impl FnMut(&mut Self, &NewFloat),
     ) {
-        for appends in appends.chunks(TOUCH_APPENDS) {
-            self.prefetch(appends.iter().map(|append| append.slot));
-            for one in appends {
-                append(self, one);
+        for floats in floats.chunks(TOUCH_APPENDS) {
+            self.prefetch(floats.iter().map(|float| float.slot));
+            for float in floats {
+                append(self, float);
             }
         }
     }
@@ -208,20 +208,20 @@ impl Head {
         &mut self,
         bounds: &Bounds,
         append_id: u32,
-        append: &Append,
+        float: &NewFloat,
     ) -> Result<Appended, RejectionReason> {
-        let Sample { timestamp_ms, .. } = append.sample;
-        let (last_ms, series) = self.admit(bounds, append.slot, append.generation, timestamp_ms)?;
+        let Sample { timestamp_ms, .. } = float.sample;
+        let (last_ms, series) = self.admit(bounds, float.slot, float.generation, timestamp_ms)?;
         // Fast path: the next sample.
         if timestamp_ms > last_ms {
-            self.push(append.slot, append.sample, append_id);
+            self.push(float.slot, float.sample, append_id);
             return Ok(Appended::New(series, Order::Newest));
         }
         self.append_out_of_order(
             bounds,
             append_id,
-            append.slot,
-            AnySample::Float(append.sample),
+            float.slot,
+            AnySample::Float(float.sample),
             last_ms,
             series,
         )
@@ -235,15 +235,15 @@ impl Head {
         &mut self,
         bounds: &Bounds,
         append_id: u32,
-        append: &AppendHistogram,
+        new: &NewHistogram,
     ) -> Result<Appended, RejectionReason> {
-        let AppendHistogram {
+        let NewHistogram {
             slot,
             generation,
             timestamp_ms,
             ref histogram,
             ..
-        } = *append;
+        } = *new;
         if !histogram.fits() {
             return Err(RejectionReason::HistogramTooLarge);
         }

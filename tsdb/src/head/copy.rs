@@ -28,7 +28,7 @@ pub(crate) struct HeadCopies {
     /// Bytes of the histogram layouts.
     layouts_size: usize,
     /// The copied runs by series, in order of acceptance.
-    runs: Vec<Run>,
+    runs: Vec<SampleRun>,
     /// The end of the runs of each series in `runs`.
     ends: Vec<u32>,
     /// Time ranges whose samples are not visible.
@@ -54,7 +54,7 @@ struct HistogramCopy {
 
 /// Samples of a series in order of time. There are millions of runs, so they are small: 48 bytes.
 #[derive(Debug)]
-enum Run {
+enum SampleRun {
     /// A chunk.
     Chunk {
         bytes_at: usize,
@@ -70,7 +70,7 @@ enum Run {
     Histograms(Range<usize>),
 }
 
-const _: () = assert!(size_of::<Run>() <= 48);
+const _: () = assert!(size_of::<SampleRun>() <= 48);
 
 impl HeadCopies {
     /// Creates copies that need to hold only the newest sample of each series. They may hold
@@ -109,7 +109,12 @@ impl HeadCopies {
             self.ends.len(),
         ]
         .map(rest);
-        let sizes = [1, size_of::<Sample>(), size_of::<Run>(), size_of::<u32>()];
+        let sizes = [
+            1,
+            size_of::<Sample>(),
+            size_of::<SampleRun>(),
+            size_of::<u32>(),
+        ];
         let size = rests
             .iter()
             .zip(sizes)
@@ -161,7 +166,7 @@ impl HeadCopies {
             + self.samples.capacity() * size_of::<Sample>()
             + self.histograms.capacity() * size_of::<HistogramCopy>()
             + self.layouts_size
-            + self.runs.capacity() * size_of::<Run>()
+            + self.runs.capacity() * size_of::<SampleRun>()
             + self.ends.capacity() * size_of::<u32>()
             + self.hidden.capacity() * size_of::<TimeRange>()
             + self.starts.capacity() * size_of::<(Range<usize>, Range<usize>)>()
@@ -185,13 +190,13 @@ impl HeadCopies {
     #[inline]
     pub(crate) fn first_byte(&self, run: usize) -> u8 {
         let first_byte = match self.runs.get(run) {
-            Some(Run::Chunk { bytes_at, .. }) => self.bytes.get(*bytes_at).copied(),
-            Some(Run::Sample(sample)) => Some(sample.timestamp_ms as u8),
-            Some(Run::Samples(samples)) => self
+            Some(SampleRun::Chunk { bytes_at, .. }) => self.bytes.get(*bytes_at).copied(),
+            Some(SampleRun::Sample(sample)) => Some(sample.timestamp_ms as u8),
+            Some(SampleRun::Samples(samples)) => self
                 .samples
                 .get(samples.start)
                 .map(|sample| sample.timestamp_ms as u8),
-            Some(Run::Histograms(_)) | None => None,
+            Some(SampleRun::Histograms(_)) | None => None,
         };
         first_byte.unwrap_or(0)
     }
@@ -202,9 +207,9 @@ impl HeadCopies {
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let runs = self.runs[self.runs_of(idx)].iter();
         runs.map(|run| match run {
-            Run::Chunk { newest, .. } => usize::from(newest.n_samples),
-            Run::Sample(_) => 1,
-            Run::Samples(range) | Run::Histograms(range) => range.len(),
+            SampleRun::Chunk { newest, .. } => usize::from(newest.n_samples),
+            SampleRun::Sample(_) => 1,
+            SampleRun::Samples(range) | SampleRun::Histograms(range) => range.len(),
         })
         .sum()
     }
@@ -239,13 +244,13 @@ impl HeadCopies {
 
     fn read_run(
         &self,
-        run: &Run,
+        run: &SampleRun,
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<(), Damaged> {
         let from = out.len();
         match run {
-            Run::Chunk {
+            SampleRun::Chunk {
                 bytes_at,
                 n_bytes,
                 newest,
@@ -264,15 +269,15 @@ impl HeadCopies {
                     drop_inside(from, *hidden, out);
                 }
             }
-            Run::Sample(sample) if range.contains(sample.timestamp_ms) => out.push(*sample),
-            Run::Sample(_) => {}
-            Run::Samples(samples) => {
+            SampleRun::Sample(sample) if range.contains(sample.timestamp_ms) => out.push(*sample),
+            SampleRun::Sample(_) => {}
+            SampleRun::Samples(samples) => {
                 for &sample in &self.samples[samples.clone()] {
                     out.push(sample);
                 }
                 cut(from, range, out);
             }
-            Run::Histograms(histograms) => {
+            SampleRun::Histograms(histograms) => {
                 for copy in &self.histograms[histograms.clone()] {
                     if !range.contains(copy.timestamp_ms) {
                         continue;
@@ -315,10 +320,10 @@ impl HeadCopies {
         for run in &self.runs[self.runs_of(idx)] {
             // Fast path: the newest sample of a chunk is in the range and visible.
             let has_sample = match run {
-                Run::Chunk { newest, hidden, .. } => {
+                SampleRun::Chunk { newest, hidden, .. } => {
                     hidden.is_empty() && range.contains(newest.timestamp_ms)
                 }
-                Run::Sample(_) | Run::Samples(_) | Run::Histograms(_) => true,
+                SampleRun::Sample(_) | SampleRun::Samples(_) | SampleRun::Histograms(_) => true,
             };
             if has_sample {
                 return true;
@@ -364,7 +369,7 @@ impl HeadCopies {
         // Fits 32 bits: a chunk has at most 255 samples.
         let n_bytes = chunk.copy_to(blocks, &mut self.bytes) as u32;
         let hidden = small(hidden.start)..small(hidden.end);
-        self.runs.push(Run::Chunk {
+        self.runs.push(SampleRun::Chunk {
             bytes_at,
             n_bytes,
             newest,
@@ -412,9 +417,9 @@ impl HeadCopies {
             [] => {}
             [sample] => {
                 self.samples.truncate(from);
-                self.runs.push(Run::Sample(sample));
+                self.runs.push(SampleRun::Sample(sample));
             }
-            _ => self.runs.push(Run::Samples(from..self.samples.len())),
+            _ => self.runs.push(SampleRun::Samples(from..self.samples.len())),
         }
     }
 
@@ -454,7 +459,7 @@ impl HeadCopies {
     pub(super) fn end_histograms(&mut self, begin: usize) {
         if self.histograms.len() > begin {
             self.runs
-                .push(Run::Histograms(begin..self.histograms.len()));
+                .push(SampleRun::Histograms(begin..self.histograms.len()));
         }
     }
 

@@ -116,8 +116,8 @@ impl SlotSort {
             return true;
         };
         match merge.step(head) {
-            Ok(merged) => self.finish_merge(merged),
-            Err(unfinished) => self.merging = Some(unfinished),
+            Progress::Done(merged) => self.finish_merge(merged),
+            Progress::Unfinished(merge) => self.merging = Some(merge),
         }
         false
     }
@@ -250,9 +250,16 @@ impl Ranks {
     }
 }
 
+/// A merge after a step.
+enum Progress {
+    /// Both inputs are merged.
+    Done(Merge),
+    Unfinished(Merge),
+}
+
 impl Merge {
-    /// Merges a bounded number of series. Returns `Ok` when both inputs are merged.
-    fn step(mut self, head: &Head) -> Result<Self, Self> {
+    /// Merges a bounded number of series.
+    fn step(mut self, head: &Head) -> Progress {
         let Self { a, b, merged, .. } = &mut self;
         let less = |a: SlotRef, b: SlotRef| head.table.compare(a.slot, b.slot) == Ordering::Less;
         let is_sparse = a.len() < b.len() / SPARSE;
@@ -265,7 +272,7 @@ impl Merge {
             let (Some(&last_a), Some(&last_b)) = (a.last(), b.last()) else {
                 merged.extend(a.drain(..).rev());
                 merged.extend(b.drain(..).rev());
-                return Ok(self);
+                return Progress::Done(self);
             };
             // Few new series among many: finds the position of each by binary search.
             let idx = if is_sparse {
@@ -283,7 +290,7 @@ impl Merge {
                 });
             }
         }
-        Err(self)
+        Progress::Unfinished(self)
     }
 }
 

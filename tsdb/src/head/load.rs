@@ -64,7 +64,7 @@ impl Head {
 
 /// Series with the same label names, consecutive slots and consecutive label sets.
 #[derive(Debug)]
-struct Run {
+struct SeriesRun {
     shape: u32,
     slot: u32,
     n_series: u32,
@@ -159,7 +159,7 @@ impl Table {
     fn loaded_columns(&self) -> Columns {
         debug_assert_eq!(self.len(), self.end(), "no series has left");
         let mut columns = Columns::default();
-        let mut run = None::<Run>;
+        let mut run = None::<SeriesRun>;
         for (slot, labels_at) in (0..).zip(self.label_places()) {
             let shape = self.label_sets.word(labels_at);
             match &mut run {
@@ -173,7 +173,7 @@ impl Table {
                     run.n_series += 1
                 }
                 _ => {
-                    let ended = run.replace(Run {
+                    let ended = run.replace(SeriesRun {
                         shape,
                         slot,
                         n_series: 1,
@@ -193,7 +193,7 @@ impl Table {
 }
 
 impl Columns {
-    fn add(&mut self, sets: &LabelSets, run: &Run) {
+    fn add(&mut self, sets: &LabelSets, run: &SeriesRun) {
         let names = sets.names(run.shape);
         let shape = run.shape as usize;
         if self.by_shape.len() <= shape {

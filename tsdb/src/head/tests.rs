@@ -8,7 +8,7 @@ use varve_model::start_timestamps::Order;
 use varve_model::{Labels, RejectionReason, Sample, SampleColumns, TimeRange};
 
 use super::*;
-use crate::batch::{Append, SeriesRef};
+use crate::batch::{NewFloat, SeriesRef};
 use crate::isolation::ReadView;
 
 fn series_labels(i: usize) -> Labels {
@@ -40,7 +40,7 @@ fn append(
         timestamp_ms: t,
         value: f64::from_bits(bits),
     };
-    let append = Append {
+    let float = NewFloat {
         slot: of.slot,
         generation: of.generation,
         index: 0,
@@ -48,8 +48,8 @@ fn append(
         sample,
     };
     let mut result = Err(RejectionReason::Moved);
-    head.append_all(&[append], |head, append| {
-        result = head.append(bounds, append_id, append)
+    head.append_all(&[float], |head, float| {
+        result = head.append(bounds, append_id, float)
     });
     result
 }

@@ -478,7 +478,7 @@ mod tests {
         }
 
         fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
-            // The number of labels identifies the list.
+            // The set of the names, as bits.
             let names = &self.1[slot as usize];
             (names.iter().map(|name| 1 << name.0.min(31)).sum(), names)
         }

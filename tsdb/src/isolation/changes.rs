@@ -46,7 +46,7 @@ impl NameGroups {
     /// Returns the group of a metric name. A series without one has the name `""`.
     #[must_use]
     pub fn of_name(name: &str) -> Self {
-        Self(1 << group_of(name))
+        Self(1 << name_group_of(name))
     }
 
     /// Returns the groups of the series that pass all matchers.
@@ -60,7 +60,7 @@ impl NameGroups {
 }
 
 /// Returns the index of the group of a metric name.
-pub(crate) fn group_of(name: &str) -> u8 {
+pub(crate) fn name_group_of(name: &str) -> u8 {
     xxh3_64(name.as_bytes()) as u8 % GROUPS as u8
 }
 
@@ -72,20 +72,20 @@ pub struct ReadVersion(pub(crate) u64);
 /// The minutes and metric names of the samples of a batch.
 #[derive(Debug)]
 pub(crate) struct TouchedMinutes {
-    runs: Vec<Run>,
+    runs: Vec<MinuteRun>,
     /// The run of the last sample, not in `runs` yet.
-    last: Run,
+    last: MinuteRun,
 }
 
 /// Minutes, both ends included, and the groups of the samples in them.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct MinuteRun {
     first: i64,
     last: i64,
     groups: u64,
 }
 
-impl Run {
+impl MinuteRun {
     const EMPTY: Self = Self {
         first: i64::MAX,
         last: i64::MIN,
@@ -97,7 +97,7 @@ impl Default for TouchedMinutes {
     fn default() -> Self {
         Self {
             runs: Vec::new(),
-            last: Run::EMPTY,
+            last: MinuteRun::EMPTY,
         }
     }
 }
@@ -118,7 +118,7 @@ impl TouchedMinutes {
     fn change_run(&mut self, minute: i64) {
         let last = std::mem::replace(
             &mut self.last,
-            Run {
+            MinuteRun {
                 first: minute,
                 last: minute,
                 groups: 0,
@@ -148,10 +148,10 @@ impl TouchedMinutes {
 
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
-        self.last = Run::EMPTY;
+        self.last = MinuteRun::EMPTY;
     }
 
-    fn runs(&self) -> impl Iterator<Item = &Run> {
+    fn runs(&self) -> impl Iterator<Item = &MinuteRun> {
         self.runs
             .iter()
             .chain([&self.last])
@@ -231,7 +231,7 @@ impl ChangeLog {
     pub(crate) fn note_append(&self, id: u64, touched: &TouchedMinutes, future_max_ms: i64) {
         let last = future_max_ms.div_euclid(MINUTE_MS);
         let mut changes = self.0.lock();
-        for &Run {
+        for &MinuteRun {
             first,
             last: run_last,
             groups,

@@ -23,7 +23,7 @@ pub(super) struct BlockStream {
     /// The current series.
     current: Option<u32>,
     /// `true` if every series of the block has samples in the range.
-    all: bool,
+    is_block_in_range: bool,
     /// The requested labels.
     requested: RequestedLabels,
     /// The last returned label set. If few labels are requested, it often repeats.
@@ -57,7 +57,7 @@ impl BlockStream {
         ordinals: RoaringBitmap,
         range: TimeRange,
     ) -> Self {
-        let all = range.covers(stored.meta().range);
+        let is_block_in_range = range.covers(stored.meta().range);
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(ctx.charge());
         let first = Mutex::default();
@@ -75,7 +75,7 @@ impl BlockStream {
             cursor,
             ordinals,
             current: None,
-            all,
+            is_block_in_range,
             requested: RequestedLabels::All,
             handed_out,
         }
@@ -96,12 +96,12 @@ impl BlockStream {
         self.ordinals.len() as u64 + u64::from(self.current.is_some())
     }
 
-    /// Advances to the next series with samples in the range. Checks the context while searching
-    /// for samples.
-    pub(super) fn advance(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
+    /// Advances to the next series with samples in the range. Checks the context of the selection
+    /// while it searches for samples.
+    pub(super) fn advance(&mut self, range: TimeRange) -> Result<()> {
         self.current = None;
         while let Some(ordinal) = self.ordinals.next() {
-            if self.has_samples(ctx, ordinal, range)? {
+            if self.has_samples(ordinal, range)? {
                 self.make_labels(ordinal)?;
                 self.current = Some(ordinal);
                 break;
@@ -110,15 +110,15 @@ impl BlockStream {
         Ok(())
     }
 
-    fn has_samples(&self, ctx: &QueryContext, ordinal: u32, range: TimeRange) -> Result<bool> {
+    fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
         let stored = &self.reads.stored;
-        let is_touched = stored.deleted(ordinal).next().is_some();
+        let has_deleted = stored.deleted(ordinal).next().is_some();
         // Fast path: the block is unchanged.
-        if self.all && !is_touched {
+        if self.is_block_in_range && !has_deleted {
             return Ok(true);
         }
-        ctx.check()?;
-        if is_touched {
+        self.reads.ctx.check()?;
+        if has_deleted {
             let mut samples = SampleColumns::default();
             self.reads.read(ordinal, range, &mut samples)?;
             return Ok(!samples.is_empty());

@@ -69,7 +69,7 @@ enum Slots {
 }
 
 /// The series of a head whose labels are needed.
-struct Found {
+struct SelectedSlots {
     /// Series in the shared order.
     shared: RoaringBitmap,
     order: Arc<SeriesOrder>,
@@ -256,16 +256,13 @@ impl HeadReads {
         let store_shard = &store.shards[shard];
         let (slots, n_removed) = {
             let head = store_shard.head();
-            if !head
-                .range()
-                .is_some_and(|selected| selected.overlaps(range))
-            {
+            if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
                 return Ok(None);
             }
             (head.select(ctx, matchers)?, head.n_removed())
         };
         if need == Need::Labels
-            && let Some(Found { shared, order, own }) =
+            && let Some(SelectedSlots { shared, order, own }) =
                 find(selection, store_shard, &slots, n_removed, charge)?
         {
             let slots = vec![
@@ -331,7 +328,7 @@ fn find(
     slots: &RoaringBitmap,
     n_removed: u64,
     charge: &mut Charge,
-) -> Result<Option<Found>> {
+) -> Result<Option<SelectedSlots>> {
     let Selection { ctx, range, .. } = *selection;
     let Some(order) = store_shard.shared_order(ctx, slots, n_removed)? else {
         return Ok(None);
@@ -364,7 +361,7 @@ fn find(
     }
     charge.grow(shared.serialized_size() + own.len() * size_of::<SlotRef>())?;
     let own = sort(ctx, store_shard, &own, charge)?;
-    Ok(Some(Found { shared, order, own }))
+    Ok(Some(SelectedSlots { shared, order, own }))
 }
 
 /// Sorts series by labels.

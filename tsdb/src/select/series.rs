@@ -17,8 +17,8 @@ const PREFETCHED_SERIES: usize = 64;
 /// One series of a selection, with access to its samples.
 #[derive(Debug)]
 pub struct Series {
-    pub(super) found: Found,
-    pub(super) batch: Arc<Batch>,
+    pub(super) found: FoundSeries,
+    pub(super) batch: Arc<BatchCharge>,
     /// The request and the range for which samples are read, if they are not those of the
     /// selection.
     pub(super) part: Option<(QueryContext, TimeRange)>,
@@ -43,14 +43,14 @@ pub(super) enum StreamReads {
 /// The charge shared by the series of a batch: charging and counting each series would take longer
 /// than creating it.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct BatchCharge {
     pub(super) reads: Arc<Reads>,
     pub(super) _charge: Charge,
 }
 
 /// A series, and the positions of its samples: index of the stream, and position in the stream.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSeries {
     pub(super) labels: Labels,
     /// Position of the samples that are read first.
     pub(super) first: (usize, Place),
@@ -58,7 +58,7 @@ pub(super) struct Found {
     pub(super) others: Vec<(usize, Place)>,
 }
 
-impl Found {
+impl FoundSeries {
     pub(super) fn size(&self) -> usize {
         self.labels.size()
             + size_of::<Self>()
@@ -117,12 +117,12 @@ impl Series {
     /// [`Error::Limit`] if the other request selects too many series.
     pub fn within(&self, ctx: &QueryContext, range: TimeRange) -> Result<Self> {
         ctx.count_series(1)?;
-        let Found {
+        let FoundSeries {
             labels,
             first,
             others,
         } = &self.found;
-        let found = Found {
+        let found = FoundSeries {
             labels: labels.clone(),
             first: *first,
             others: others.clone(),

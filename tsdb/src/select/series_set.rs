@@ -12,7 +12,7 @@ use varve_model::{Matcher, TimeRange};
 use super::heads::HeadStream;
 use super::label_projection::LabelProjection;
 use super::selection::{BATCH_SERIES, Need, Selection};
-use super::series::{Batch, Found, Reads, Series};
+use super::series::{BatchCharge, FoundSeries, Reads, Series};
 use super::stream::{Sources, Stream};
 use crate::error::{Error, Result};
 use crate::isolation::Reader;
@@ -44,8 +44,8 @@ pub struct SeriesSet {
     reads: Arc<Reads>,
     streams: Vec<Stream>,
     /// The remaining series of the current batch, and its charge.
-    ready: vec::IntoIter<Found>,
-    batch: Arc<Batch>,
+    ready: vec::IntoIter<FoundSeries>,
+    batch: Arc<BatchCharge>,
     n_batch: usize,
     /// The error to return after the current batch.
     failure: Option<Error>,
@@ -98,7 +98,7 @@ impl SeriesSet {
             streams: reads,
         });
         Ok(Self {
-            batch: Arc::new(Batch {
+            batch: Arc::new(BatchCharge {
                 reads: Arc::clone(&reads),
                 _charge: ctx.charge(),
             }),
@@ -182,7 +182,7 @@ impl SeriesSet {
         }
         charge.grow(uncharged)?;
         self.ready = found.into_iter();
-        self.batch = Arc::new(Batch {
+        self.batch = Arc::new(BatchCharge {
             reads,
             _charge: charge,
         });
@@ -191,7 +191,7 @@ impl SeriesSet {
     }
 
     /// Takes the next series from all streams that have it.
-    fn take_next(&mut self) -> Result<Option<Found>> {
+    fn take_next(&mut self) -> Result<Option<FoundSeries>> {
         find_next(&self.streams, &mut self.next);
         let Some(&first) = self.next.first() else {
             return Ok(None);
@@ -218,7 +218,7 @@ impl SeriesSet {
             .added
             .iter()
             .fold(labels, |labels, (name, value)| labels.with(name, value));
-        Ok(Some(Found {
+        Ok(Some(FoundSeries {
             labels,
             first,
             others,
@@ -237,10 +237,12 @@ fn open_sources(
     any_order: bool,
     charge: &mut Charge,
 ) -> Result<Sources> {
-    // The order of these steps matters: see `isolation` and `flush`.
-    let copying = store.block_list_readers.enter(ctx)?;
+    // 1. Registers as a reader of the block list, so that a flush keeps what it moves in the heads.
+    // 2. Reads the block list. 3. Begins the read of the heads. If a flush comes between 2 and 3, the
+    // samples are still in the heads.
+    let list_reader = store.block_list_readers.enter(ctx)?;
     let blocks = store.blocks.list();
-    let copy = store.isolation.begin_read(ctx)?;
+    let open_read = store.isolation.begin_read(ctx)?;
     // A block is merged by labels, so the heads must be in label order too.
     let has_blocks = blocks
         .iter()
@@ -251,12 +253,12 @@ fn open_sources(
         matchers,
         range,
         need,
-        view: &copy.view,
+        view: &open_read.view,
         any_order: any_order && !has_blocks,
     };
     let heads = HeadStream::new(&selection, charge)?;
-    drop(copy);
-    drop(copying);
+    drop(open_read);
+    drop(list_reader);
 
     let mut sources = Sources::default();
     let ranges: Vec<_> = blocks.iter().map(|stored| stored.meta().range).collect();

@@ -82,7 +82,7 @@ impl Stream {
     ) -> Result<()> {
         match self {
             Self::Heads(heads, at) => *at = heads.next(ctx, labels)?,
-            Self::Block(block) => block.advance(ctx, range)?,
+            Self::Block(block) => block.advance(range)?,
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use varve_model::Rejection;
 
 use super::log::LogBatch;
 use super::shard::Shard;
-use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
+use crate::batch::{HistogramQueue, NewFloat, NewHistogram, ShardBatch};
 use crate::head::{Appended, Bounds, Head};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
@@ -57,11 +57,11 @@ impl Shard {
 
         let mut head = self.head_mut();
         head.set_horizon(context.horizon);
-        head.append_all(batch.floats, |head, append| {
-            while let Some(histogram) = histograms.take_before(append) {
+        head.append_all(batch.floats, |head, float| {
+            while let Some(histogram) = histograms.take_before(float) {
                 appender.append_histogram(head, histogram);
             }
-            appender.append(head, append, next_start());
+            appender.append(head, float, next_start());
         });
         for histogram in histograms.take_rest() {
             appender.append_histogram(&mut head, histogram);
@@ -99,15 +99,15 @@ struct HeadAppender<'a> {
 
 impl HeadAppender<'_> {
     #[inline]
-    fn append(&mut self, head: &mut Head, append: &Append, start_ms: i64) {
-        let Append {
+    fn append(&mut self, head: &mut Head, float: &NewFloat, start_ms: i64) {
+        let NewFloat {
             slot,
             index,
             position,
             sample,
             ..
-        } = *append;
-        match head.append(&self.context.bounds, self.context.append_id, append) {
+        } = *float;
+        match head.append(&self.context.bounds, self.context.append_id, float) {
             Ok(Appended::New(series, order)) => {
                 self.newest_ms = self.newest_ms.max(sample.timestamp_ms);
                 let start = StartTimestamp {
@@ -124,16 +124,16 @@ impl HeadAppender<'_> {
         }
     }
 
-    fn append_histogram(&mut self, head: &mut Head, append: &AppendHistogram) {
-        let AppendHistogram {
+    fn append_histogram(&mut self, head: &mut Head, new: &NewHistogram) {
+        let NewHistogram {
             slot,
             index,
             timestamp_ms,
             start_ms,
             ref histogram,
             ..
-        } = *append;
-        match head.append_histogram(&self.context.bounds, self.context.append_id, append) {
+        } = *new;
+        match head.append_histogram(&self.context.bounds, self.context.append_id, new) {
             Ok(Appended::New(series, order)) => {
                 self.newest_ms = self.newest_ms.max(timestamp_ms);
                 let start = StartTimestamp {

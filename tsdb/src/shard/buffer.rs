@@ -10,7 +10,7 @@ use super::append::ShardAppend;
 use super::log::LogBatch;
 use super::sample_buffer::{BufferedSample, SampleBuffer};
 use super::shard::Shard;
-use crate::batch::{Append, AppendHistogram, HistogramQueue, ShardBatch};
+use crate::batch::{HistogramQueue, NewFloat, NewHistogram, ShardBatch};
 use crate::head::{Bounds, Head, SlotRef};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
@@ -43,12 +43,12 @@ impl Shard {
         };
 
         // The log and the buffer have the floats of a batch before its histograms.
-        for append in batch.floats {
-            let is_replaced = histograms.replaces(append);
-            buffering.push(append, next_start(), is_replaced);
+        for float in batch.floats {
+            let is_replaced = histograms.replaces(float);
+            buffering.push(float, next_start(), is_replaced);
         }
-        for append in batch.histograms {
-            buffering.push_histogram(append);
+        for histogram in batch.histograms {
+            buffering.push_histogram(histogram);
         }
 
         let newest_ms = buffering.newest_ms;
@@ -71,14 +71,14 @@ struct Buffering<'a> {
 
 impl Buffering<'_> {
     /// Buffers a float, unless a histogram of the batch replaces it.
-    fn push(&mut self, append: &Append, start_ms: i64, is_replaced: bool) {
-        let Append {
+    fn push(&mut self, float: &NewFloat, start_ms: i64, is_replaced: bool) {
+        let NewFloat {
             slot,
             generation,
             index,
             position,
             sample,
-        } = *append;
+        } = *float;
         let slot_ref = SlotRef { slot, generation };
         let mut checked = self
             .head
@@ -101,8 +101,8 @@ impl Buffering<'_> {
         }
     }
 
-    fn push_histogram(&mut self, append: &AppendHistogram) {
-        let AppendHistogram {
+    fn push_histogram(&mut self, new: &NewHistogram) {
+        let NewHistogram {
             slot,
             generation,
             index,
@@ -110,7 +110,7 @@ impl Buffering<'_> {
             start_ms,
             ref histogram,
             ..
-        } = *append;
+        } = *new;
         let slot_ref = SlotRef { slot, generation };
         let mut checked = self
             .head

@@ -1,10 +1,11 @@
 //! A log: a WAL that several shards share, and the requests that append to it.
 //!
 //! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A
-//! request writes one record to each log of its series, for any number of shards; many samples of
-//! this process are one record per part. With one record per shard, records would be smaller and
-//! compress worse, because a sample is encoded relative to its neighbors. A log is written to the
-//! disk far faster than heads accept samples, so a few logs serve any number of shards.
+//! request writes its new floats as one record to each log of its series, for any number of shards,
+//! and histograms and start timestamps as further records; many samples become several. With a
+//! record per shard, records would be smaller and compress worse, because a sample is encoded
+//! relative to its neighbors. A log is written to the disk far faster than heads accept samples, so
+//! a few logs serve any number of shards.
 //!
 //! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash
 //! of a series select both its shard and its log. So all series of a shard are in one log, selected
@@ -98,7 +99,7 @@ impl ShardLog {
 
     /// Begins to append the samples of a request. Other requests wait until the returned value is
     /// dropped.
-    pub(crate) fn append(&self) -> LogAppend<'_> {
+    pub(crate) fn begin_append(&self) -> LogAppend<'_> {
         let mut batch = self.batch.lock();
         // After a panic, the batch may have samples that were not logged.
         batch.clear();

@@ -12,7 +12,7 @@ use super::sample_buffer::SampleBuffer;
 use crate::batch::SeriesHandle;
 use crate::error::{Error, Result};
 use crate::head::{BudgetGroup, GroupCounts, Head, NewSeries, SeriesOrder, SlotRef};
-use crate::isolation::changes::group_of;
+use crate::isolation::changes::name_group_of;
 use crate::wal::{Wal, log_of};
 
 /// Returns the shard of a label set.
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     fn handle(&self, labels: &Labels, slot: u32, generation: u32) -> SeriesHandle {
-        let name_group = group_of(labels.get(METRIC_NAME).unwrap_or(""));
+        let name_group = name_group_of(labels.get(METRIC_NAME).unwrap_or(""));
         SeriesHandle {
             shard: self.idx,
             name_group,

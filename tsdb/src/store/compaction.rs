@@ -10,7 +10,7 @@ use varve_context::QueryContext;
 use varve_model::TimeRange;
 
 use crate::block::{Block, BlockId, Replaced};
-use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
+use crate::compact::{DataTime, Merge, Merging, full, merge, plan, rewrite};
 use crate::error::{Error, Result};
 use crate::store::store::Store;
 
@@ -36,12 +36,12 @@ impl Store {
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
         self.compact_in_turns(stop, || {
             while let Some(newest_ms) = self.newest.accepted() {
-                let horizon = Horizon {
+                let data_time = DataTime {
                     newest_ms,
                     out_of_order_window_ms: self.options.out_of_order_window_ms,
                     in_order_max_age_ms: self.options.in_order_max_age_ms,
                 };
-                let Some(next) = plan(&self.blocks.metas(), horizon) else {
+                let Some(next) = plan(&self.blocks.metas(), data_time) else {
                     break;
                 };
                 self.run(&next, &RoaringBitmap::new(), stop)?;
@@ -67,11 +67,15 @@ impl Store {
     /// such block. Other changes of the blocks may come between two rewrites. A failed merge, for
     /// example on a full disk, is left to the next call: retention may free the space that it
     /// needs.
-    fn compact_in_turns(&self, stop: &AtomicBool, merge: impl Fn() -> Result<()>) -> Result<()> {
+    fn compact_in_turns(
+        &self,
+        stop: &AtomicBool,
+        run_due_merges: impl Fn() -> Result<()>,
+    ) -> Result<()> {
         let mut merged = Ok(());
         loop {
             let mut compacting = self.compacting.lock();
-            merged = merged.and_then(|()| merge());
+            merged = merged.and_then(|()| run_due_merges());
             if matches!(merged, Err(Error::Interrupted(_))) {
                 return merged;
             }
@@ -139,7 +143,7 @@ impl Store {
         // Read before the block list: a concurrent rule is applied twice rather than not at all.
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
-        // In order of acceptance, like the list.
+        // In order of precedence, as the list is.
         let mut sources = Vec::with_capacity(next.sources.len());
         for stored in list.iter() {
             if next.sources.contains(&stored.meta().origin.id) {

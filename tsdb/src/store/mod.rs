@@ -8,6 +8,7 @@ mod compaction;
 pub(crate) mod family_table;
 mod flush;
 mod flushing;
+mod import;
 pub(crate) mod import_writer;
 mod newest;
 mod ranking;

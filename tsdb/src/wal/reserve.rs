@@ -38,11 +38,11 @@ impl Reserve {
         }
     }
 
-    /// Checks that the path is free or a file. Removes an empty directory at that path.
+    /// Makes sure that the path is free or a file: removes an empty directory at that path.
     ///
     /// # Errors
     /// [`Error::Io`] if anything else is there: it is not removed, because it may be useful.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn ensure_usable(&self) -> Result<()> {
         match self.fs.open(&self.path) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -137,18 +137,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let reserve = Reserve::new(Arc::new(RealFs), dir.path());
-        reserve.check().unwrap();
+        reserve.ensure_usable().unwrap();
         std::fs::create_dir_all(path.join("mine")).unwrap();
-        let error = reserve.check().unwrap_err().to_string();
+        let error = reserve.ensure_usable().unwrap_err().to_string();
         assert!(
             error.contains("reserve") && error.contains("not a file but a directory"),
             "{error}"
         );
         assert!(error.contains("it must be a file"), "{error}");
         std::fs::remove_dir(path.join("mine")).unwrap();
-        reserve.check().unwrap();
+        reserve.ensure_usable().unwrap();
         reserve.fill().unwrap();
-        reserve.check().unwrap();
+        reserve.ensure_usable().unwrap();
         assert_eq!(reserve.size(), RESERVE_SIZE);
     }
 }

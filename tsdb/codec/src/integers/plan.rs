@@ -24,7 +24,7 @@ pub(super) const BYTE: usize = 56;
 /// Number of integers sampled to estimate the usual range.
 const PROBES: usize = 16;
 
-/// The base ignores outliers if at most one in `OUTLIER_SHARE` integers is an outlier.
+/// The base ignores outliers if at most one integer in `OUTLIER_SHARE` is an outlier.
 const OUTLIER_SHARE: usize = 8;
 
 impl Plan {
@@ -75,14 +75,14 @@ struct Widths {
     negative: [u32; 65],
 }
 
-// Cost of a packed bit.
+/// Cost of a packed bit.
 const BIT: usize = BYTE / 8;
 /// Fixed cost of patches: two more bytes of the head.
-const PATCHES: usize = 2 * BYTE;
+const PATCHES_COST: usize = 2 * BYTE;
 /// Cost of a patch without its excess bits: position and code, about one byte.
-const PATCH: usize = 8 * PATCH_BIT;
+const PATCH_COST: usize = 8 * PATCH_BIT_COST;
 /// Cost of each excess bit of a patch.
-const PATCH_BIT: usize = BYTE / 7;
+const PATCH_BIT_COST: usize = BYTE / 7;
 
 impl Widths {
     fn plan(&self, n: usize, base: i64) -> Plan {
@@ -103,16 +103,16 @@ impl Widths {
                 n_wider += (self.non_negative[width + 1] + self.negative[width + 1]) as usize;
                 excess += n_wider;
             }
-            let patches = if n_patches > 0 {
-                PATCHES + n_patches * PATCH + excess * PATCH_BIT
+            let patches_cost = if n_patches > 0 {
+                PATCHES_COST + n_patches * PATCH_COST + excess * PATCH_BIT_COST
             } else {
                 0
             };
             // Narrower widths only need more patches.
-            if patches >= best.cost {
+            if patches_cost >= best.cost {
                 break;
             }
-            let cost = n * BIT * width + patches;
+            let cost = n * BIT * width + patches_cost;
             if cost < best.cost && width <= WIDTH_MAX as usize {
                 best = Plan {
                     base,

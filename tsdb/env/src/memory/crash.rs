@@ -33,7 +33,7 @@ impl Disk {
             }
         }
         after.synced = after.entries.clone();
-        after.count_links();
+        after.count_links_of_new_disk();
         after
     }
 

@@ -205,7 +205,7 @@ impl Disk {
             if disk.faults.sync_fails {
                 return Err(broken());
             }
-            disk.make_last(dir);
+            disk.make_durable(dir);
             disk.sweep();
             Ok(())
         })
@@ -213,7 +213,7 @@ impl Disk {
 
     /// Makes the changes in a directory durable, and those they depend on: earlier ones of the same
     /// names.
-    fn make_last(&mut self, dir: NodeId) {
+    fn make_durable(&mut self, dir: NodeId) {
         let mut needed: HashSet<Entry> = HashSet::new();
         let mut lasting = Vec::new();
         let mut waiting = Vec::new();
@@ -279,8 +279,8 @@ impl Disk {
         }
     }
 
-    /// Recounts the names of all files.
-    pub(super) fn count_links(&mut self) {
+    /// Counts the names of all files of a disk whose links are not counted yet.
+    pub(super) fn count_links_of_new_disk(&mut self) {
         for node in self.entries.values().copied().collect::<Vec<_>>() {
             self.add_links(node, 1);
         }
@@ -348,7 +348,8 @@ impl Disk {
         }
     }
 
-    /// Runs an operation unless a fault is due.
+    /// Runs an operation, and fails if a fault is due: a cut after the operation, others instead of
+    /// it.
     pub(super) fn run<T>(
         &mut self,
         operation: &'static str,

@@ -15,14 +15,15 @@ use super::error::ChunkError;
 use super::spans;
 
 /// Maximum thousandths of a bound. Larger bounds are doubles.
-const BOUND_MAX: f64 = 33_554_430.0;
+const THOUSANDTHS_MAX: f64 = 33_554_430.0;
 /// The code of a zero threshold that is written as a double.
 const THRESHOLD_DOUBLE: u8 = 255;
-/// Exponents of zero thresholds with a code of their own, and their bias.
-const EXPONENTS: std::ops::RangeInclusive<i32> = -242..=11;
-const EXPONENT_BIAS: i32 = 243;
-/// Bias of the exponent of a double, for a mantissa between 0.5 and 1.
-const DOUBLE_BIAS: i32 = 1022;
+/// Exponents of the powers of two that are zero thresholds with a code of their own.
+const EXPONENTS: std::ops::RangeInclusive<i32> = -243..=10;
+/// The code less the exponent.
+const EXPONENT_BIAS: i32 = 244;
+/// Bias of the exponent of a double.
+const DOUBLE_BIAS: i32 = 1023;
 const MANTISSA_BITS: u32 = 52;
 
 /// Schema, zero threshold, buckets and bounds.
@@ -36,8 +37,8 @@ pub(super) struct HistogramLayout {
 }
 
 impl HistogramLayout {
-    /// Returns the layout of a histogram, without buckets that have no count. The layout of a
-    /// staleness marker is empty.
+    /// Returns the layout of a histogram, with spans that end at the last bucket that has a count.
+    /// The layout of a staleness marker is empty.
     pub(super) fn of(histogram: &Histogram) -> Self {
         if histogram.is_stale() {
             return Self::default();
@@ -167,7 +168,7 @@ fn take_len(src: &mut BitReader<'_>) -> Result<usize, ChunkError> {
 
 fn put_bound(dst: &mut BitWriter, bound: f64) {
     let thousandths = (bound * 1000.0).round();
-    if (0.0..=BOUND_MAX).contains(&(bound * 1000.0)) && thousandths / 1000.0 == bound {
+    if (0.0..=THOUSANDTHS_MAX).contains(&(bound * 1000.0)) && thousandths / 1000.0 == bound {
         dst.put_varbit_unsigned(thousandths as u64 + 1);
     } else {
         dst.put(0, 1);

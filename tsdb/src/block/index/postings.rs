@@ -343,7 +343,7 @@ impl PostingsCursor {
             return Ok(());
         };
 
-        let payload = self.pages.load(page, self.access)?;
+        let payload = self.pages.page(page, self.access)?;
         let bitmap = if payload.len() as u64 == size {
             decode_bitmap(&payload, n_series)
         } else {

@@ -102,7 +102,7 @@ impl Index {
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and
     /// offset. All methods of an index return these errors.
     pub(crate) fn open(pages: Arc<Pages>, root: PageRef) -> Result<Self> {
-        let payload = pages.read(root)?;
+        let payload = pages.read_page(root)?;
         let Some(root) = Root::decode(&payload) else {
             return Err(pages.corrupt(root.offset, "the root of the index does not decode"));
         };

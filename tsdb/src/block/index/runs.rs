@@ -28,13 +28,13 @@ use crate::error::{Error, Result};
 
 /// Series with a symbol, from `first` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Run {
+pub(super) struct PostingsRun {
     pub(super) symbol: Symbol,
     pub(super) first: u32,
     pub(super) end: u32,
 }
 
-impl Run {
+impl PostingsRun {
     /// Returns the series.
     pub(super) fn ordinals(self) -> Range<u32> {
         self.first..self.end
@@ -64,7 +64,7 @@ impl OpenRuns {
         self.next_row.clear();
         for &symbol in symbols {
             while let Some((symbol, first)) = before.next_if(|&(other, _)| other < symbol) {
-                sorter.push(Run {
+                sorter.push(PostingsRun {
                     symbol,
                     first,
                     end: ordinal,
@@ -76,7 +76,7 @@ impl OpenRuns {
             self.next_row.push((symbol, first));
         }
         for (symbol, first) in before {
-            sorter.push(Run {
+            sorter.push(PostingsRun {
                 symbol,
                 first,
                 end: ordinal,
@@ -94,7 +94,7 @@ pub(super) struct RunSorter {
     prefix: PathBuf,
     page_size: usize,
     runs_max: usize,
-    runs: Vec<Run>,
+    runs: Vec<PostingsRun>,
     /// In order of writing.
     spills: Vec<Spill>,
     n_files: u32,
@@ -107,7 +107,7 @@ pub(super) const SPILLS_MAX: usize = 64;
 impl RunSorter {
     /// Creates an empty sorter. Runs in memory take at most `memory_max` bytes.
     pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
-        let runs_max = (memory_max / size_of::<Run>()).max(1);
+        let runs_max = (memory_max / size_of::<PostingsRun>()).max(1);
         let runs = Vec::new();
         let spills = Vec::new();
         Self {
@@ -125,7 +125,7 @@ impl RunSorter {
     ///
     /// # Errors
     /// [`Error::Io`] of a spill file.
-    fn push(&mut self, run: Run) -> Result<()> {
+    fn push(&mut self, run: PostingsRun) -> Result<()> {
         if self.runs.len() == self.runs_max {
             self.spill()?;
         }
@@ -163,7 +163,7 @@ impl RunSorter {
     }
 
     /// Writes sorted runs to a new spill file.
-    fn write(&mut self, next: &mut dyn FnMut() -> Result<Option<Run>>) -> Result<()> {
+    fn write(&mut self, next: &mut dyn FnMut() -> Result<Option<PostingsRun>>) -> Result<()> {
         let mut path = OsString::from(&self.prefix);
         path.push(format!(".{}.tmp", self.n_files));
         self.n_files += 1;
@@ -195,13 +195,13 @@ struct Spill {
 }
 
 /// Precedes the first run of a page.
-const BEFORE_FIRST: Run = Run {
+const BEFORE_FIRST: PostingsRun = PostingsRun {
     symbol: Symbol(0),
     first: 0,
     end: 0,
 };
 
-fn put_run(dst: &mut Vec<u8>, last: Run, run: Run) {
+fn put_run(dst: &mut Vec<u8>, last: PostingsRun, run: PostingsRun) {
     put_u64(dst, (run.symbol.0 - last.symbol.0).into());
     let base = if run.symbol == last.symbol {
         last.end
@@ -212,11 +212,11 @@ fn put_run(dst: &mut Vec<u8>, last: Run, run: Run) {
     put_u64(dst, (run.end - run.first).into());
 }
 
-fn take_run(src: &mut &[u8], last: Run) -> Option<Run> {
+fn take_run(src: &mut &[u8], last: PostingsRun) -> Option<PostingsRun> {
     let symbol = Symbol(last.symbol.0.checked_add(take_int(src)?)?);
     let base = if symbol == last.symbol { last.end } else { 0 };
     let first = base.checked_add(take_int(src)?)?;
-    Some(Run {
+    Some(PostingsRun {
         symbol,
         first,
         end: first.checked_add(take_int(src)?)?,
@@ -228,11 +228,11 @@ pub(super) struct Merge {
     sources: Vec<Source>,
     /// The next run of each source. The runs of a symbol do not overlap, so their order does not
     /// depend on the source.
-    heads: BinaryHeap<Reverse<(Run, usize)>>,
+    heads: BinaryHeap<Reverse<(PostingsRun, usize)>>,
 }
 
 impl Merge {
-    fn new(spills: Vec<Spill>, sorted: Vec<Run>) -> Result<Self> {
+    fn new(spills: Vec<Spill>, sorted: Vec<PostingsRun>) -> Result<Self> {
         let mut sources = spills
             .into_iter()
             .map(SpillReader::open)
@@ -252,7 +252,7 @@ impl Merge {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Corrupt`] of a spill file.
-    pub(super) fn next(&mut self) -> Result<Option<Run>> {
+    pub(super) fn next(&mut self) -> Result<Option<PostingsRun>> {
         let Some(Reverse((run, source_idx))) = self.heads.pop() else {
             return Ok(None);
         };
@@ -272,7 +272,7 @@ impl Merge {
 }
 
 enum Source {
-    Memory(std::vec::IntoIter<Run>),
+    Memory(std::vec::IntoIter<PostingsRun>),
     Spill(SpillReader),
 }
 
@@ -282,7 +282,7 @@ struct SpillReader {
     page: PageRef,
     payload: Arc<[u8]>,
     offset: usize,
-    last: Run,
+    last: PostingsRun,
     /// Dropped after the reader, which has the file open.
     _file: TemporaryFile,
 }
@@ -309,12 +309,12 @@ impl SpillReader {
         }))
     }
 
-    fn next(&mut self) -> Result<Option<Run>> {
+    fn next(&mut self) -> Result<Option<PostingsRun>> {
         if self.offset == self.payload.len() {
             let Some(page) = self.rest.next() else {
                 return Ok(None);
             };
-            self.payload = self.pages.read(page)?;
+            self.payload = self.pages.read_page(page)?;
             self.page = page;
             self.offset = 0;
             self.last = BEFORE_FIRST;
@@ -336,7 +336,7 @@ mod tests {
     use proptest::prelude::*;
     use varve_env::RealFs;
 
-    fn sorted(rows: &[Vec<Symbol>], dir: &Path, memory_max: usize) -> Vec<Run> {
+    fn sorted(rows: &[Vec<Symbol>], dir: &Path, memory_max: usize) -> Vec<PostingsRun> {
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.join("x"), 30, memory_max);
         let mut open = OpenRuns::default();
         for (ordinal, row) in (0..).zip(rows) {
@@ -385,7 +385,7 @@ mod tests {
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.path().join("x"), 30, 1);
         for first in 0..5 {
             sorter
-                .push(Run {
+                .push(PostingsRun {
                     symbol: Symbol(1),
                     first: 2 * first,
                     end: 2 * first + 1,

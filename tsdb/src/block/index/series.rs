@@ -5,10 +5,11 @@
 //! The first entry of a group does not refer to the entry before.
 //!
 //! ```text
-//! entry   suffix << 1 | has_first, varint: zigzag of the number of the suffix, less the successor of the number in the
-//!         entry before (or less 0); 1 if the first symbol is stored, as in the first entry of a group
-//!         first symbol plus one, or 0 if there are no labels, less the value of the entry before (or less 0), zigzag
-//!         varint (if has_first)
+//! entry   step << 1 | has_lead, varint   step: zigzag(suffix - (previous suffix + 1)); suffix in the first entry of a group
+//!         lead - previous lead, zigzag varint (if has_lead)
+//!
+//! lead    first symbol plus one, or 0 if there are no labels; the previous lead of the first entry of a group is 0.
+//!         has_lead is 1 if the lead differs from the previous one, and in the first entry of a group
 //! ```
 
 use std::sync::Arc;
@@ -122,11 +123,11 @@ struct Entry {
 
 impl Entry {
     fn encode(self, last: Self, begins_group: bool, dst: &mut Vec<u8>) {
-        let led = begins_group || self.lead != last.lead;
+        let has_lead = begins_group || self.lead != last.lead;
         // Numbers have at most 33 bits, so nothing overflows.
         let suffix = zigzag(self.next_suffix as i64 - 1 - last.next_suffix as i64);
-        put_u64(dst, suffix << 1 | u64::from(led));
-        if led {
+        put_u64(dst, suffix << 1 | u64::from(has_lead));
+        if has_lead {
             put_i64(dst, self.lead as i64 - last.lead as i64);
         }
     }

@@ -44,16 +44,20 @@ impl Block {
         let footer_page = find_footer(path, &*file)?;
         let size = file.size().map_err(Error::io("read the size of", path))?;
         let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
-        let footer = Footer::decode(&pages.read(footer_page)?, size)
+        let footer = Footer::decode(&pages.read_page(footer_page)?, size)
             .map_err(|why| pages.unreadable(footer_page, why))?;
         let mut groups = Groups::default();
         let mut timestamp_columns = TimestampColumnPages::default();
         for &page in &footer.groups {
-            let added = groups.add(&pages.read(page)?, footer_page.offset, footer.meta.range);
+            let added = groups.add(
+                &pages.read_page(page)?,
+                footer_page.offset,
+                footer.meta.range,
+            );
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
         }
         for &page in &footer.timestamp_columns {
-            let added = timestamp_columns.add(&pages.read(page)?, footer_page.offset);
+            let added = timestamp_columns.add(&pages.read_page(page)?, footer_page.offset);
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
         }
         let index = Index::open(Arc::clone(&pages), footer.index)?;

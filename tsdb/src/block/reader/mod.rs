@@ -10,7 +10,7 @@ pub(crate) use read_cache::ReadCache;
 #[cfg(test)]
 pub(super) use read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
 
-use read_cache::Times;
+use read_cache::Timestamps;
 use varve_model::{SampleColumns, TimeRange};
 
 use super::directory::{Group, RowsRef, TimestampColumnId, TimestampColumnsRef};
@@ -62,8 +62,10 @@ impl Block {
     ) -> Result<()> {
         let group = read_cache.group(self, ordinal);
         let start = out.len();
-        for (i, rows) in group.pages_in(range) {
-            if let Err(error) = self.read_rows(read_cache, group, i, rows, ordinal, range, out) {
+        for (page_idx, rows_ref) in group.pages_in(range) {
+            if let Err(error) =
+                self.read_rows(read_cache, group, page_idx, rows_ref, ordinal, range, out)
+            {
                 out.truncate(start);
                 return Err(error);
             }
@@ -80,13 +82,13 @@ impl Block {
         &self,
         read_cache: &mut ReadCache,
         group: Group<'_>,
-        i: usize,
-        rows: RowsRef,
+        page_idx: usize,
+        rows_ref: RowsRef,
         ordinal: u32,
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let Some(times) = self.times(read_cache, group, i, ordinal)? else {
+        let Some(times) = self.times(read_cache, group, page_idx, ordinal)? else {
             return Ok(());
         };
         let n = times.len();
@@ -95,25 +97,25 @@ impl Block {
             return Ok(());
         }
         times.append(wanted.clone(), &mut out.timestamps_ms);
-        let page = read_cache.rows(self, i, rows.page())?;
+        let page = read_cache.rows(self, page_idx, rows_ref.page())?;
         let read = Rows::parse(&page.payload, group.n_series).and_then(|rows| {
             page.place = rows.place_of((ordinal - group.first) as usize, page.place);
             rows.decode(page.place, n, wanted, out)
         });
-        read.map_err(|why| self.pages.unreadable(rows.page(), why))
+        read.map_err(|why| self.pages.unreadable(rows_ref.page(), why))
     }
 
-    /// Returns the timestamps of a series in the `i`-th page of rows of its group, or `None` if it
-    /// has none there.
+    /// Returns the timestamps of a series in a page of rows of its group, or `None` if it has none
+    /// there.
     fn times<'a>(
         &self,
         read_cache: &'a mut ReadCache,
         group: Group<'_>,
-        i: usize,
+        page_idx: usize,
         ordinal: u32,
-    ) -> Result<Option<Times<'a>>> {
+    ) -> Result<Option<Timestamps<'a>>> {
         let map = self.map(group, &read_cache.map(self, group)?.payload)?;
-        let Some(id) = map.timestamp_column(i, (ordinal - group.first) as usize) else {
+        let Some(id) = map.timestamp_column(page_idx, (ordinal - group.first) as usize) else {
             return Ok(None);
         };
         read_cache.times(self, group, id).map(Some)

@@ -31,7 +31,7 @@ pub(crate) const TIMES_MAX: usize = 128 << 10;
 pub(crate) const COLUMNS_MAX: usize = 16 << 10;
 /// Memory of a cached timestamp column besides its timestamps, in a table that is at least half
 /// full.
-pub(crate) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimes)>();
+pub(crate) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimestamps)>();
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct ReadCache {
     /// The page that was read last, if it did not fit the cache.
     uncached: Option<CachedPage>,
     pages_size: usize,
-    timestamp_columns: HashMap<u32, CachedTimes>,
+    timestamp_columns: HashMap<u32, CachedTimestamps>,
     /// The timestamps of listed columns. The last column may be uncached.
     times_ms: Vec<i64>,
     n_cached_times: usize,
@@ -72,7 +72,7 @@ pub(crate) struct CachedPage {
 }
 
 #[derive(Debug, Clone)]
-enum CachedTimes {
+enum CachedTimestamps {
     Regular(RegularTimestamps),
     /// A range of [`ReadCache::times_ms`].
     Listed(Range<usize>),
@@ -80,7 +80,7 @@ enum CachedTimes {
 
 /// The timestamps of a timestamp column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Times<'a> {
+pub(crate) enum Timestamps<'a> {
     Regular(RegularTimestamps),
     Listed(&'a [i64]),
 }
@@ -148,7 +148,7 @@ impl ReadCache {
     fn page(&mut self, block: &Block, idx: usize, page: PageRef) -> Result<&mut CachedPage> {
         let pages = &mut self.group.pages;
         if pages.get(idx).is_none_or(Option::is_none) {
-            let payload = block.pages.get(page)?;
+            let payload = block.pages.cached_page(page)?;
             self.unchecked_left = 0;
             let size = payload.len();
             let page = CachedPage {
@@ -173,14 +173,14 @@ impl ReadCache {
         block: &Block,
         group: Group<'_>,
         id: TimestampColumnId,
-    ) -> Result<Times<'_>> {
+    ) -> Result<Timestamps<'_>> {
         let times = match self.timestamp_columns.get(&id.0) {
             Some(cached) => cached.clone(),
             None => self.read_times(block, group, id)?,
         };
         Ok(match times {
-            CachedTimes::Regular(times) => Times::Regular(times),
-            CachedTimes::Listed(range) => Times::Listed(&self.times_ms[range]),
+            CachedTimestamps::Regular(times) => Timestamps::Regular(times),
+            CachedTimestamps::Listed(range) => Timestamps::Listed(&self.times_ms[range]),
         })
     }
 
@@ -189,23 +189,23 @@ impl ReadCache {
         block: &Block,
         group: Group<'_>,
         id: TimestampColumnId,
-    ) -> Result<CachedTimes> {
+    ) -> Result<CachedTimestamps> {
         let (at, in_page) = block.find_column(group, id)?;
         self.times_ms.truncate(self.n_cached_times);
         if self.n_cached_times > TIMES_MAX || self.timestamp_columns.len() == COLUMNS_MAX {
             self.clear_times();
         }
-        let payload = block.pages.get(at.page)?;
+        let payload = block.pages.cached_page(at.page)?;
         self.unchecked_left = 0;
         let unreadable = |why| block.pages.unreadable(at.page, why);
         let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
         let times = match timestamp_columns.regular(in_page) {
-            Some(times) => CachedTimes::Regular(times),
+            Some(times) => CachedTimestamps::Regular(times),
             None => {
                 timestamp_columns
                     .decode(in_page, &mut self.times_ms)
                     .map_err(unreadable)?;
-                CachedTimes::Listed(self.n_cached_times..self.times_ms.len())
+                CachedTimestamps::Listed(self.n_cached_times..self.times_ms.len())
             }
         };
         if reserve(
@@ -241,7 +241,7 @@ impl ReadCache {
     }
 }
 
-impl Times<'_> {
+impl Timestamps<'_> {
     /// Returns the number of timestamps.
     pub(crate) fn len(self) -> usize {
         match self {

@@ -17,7 +17,7 @@ use crate::block::tombstones::Tombstones;
 use crate::error::{Error, Result};
 
 /// The contents of the directory of blocks at startup.
-pub(super) struct Found {
+pub(super) struct DirectoryContents {
     pub(super) blocks: Vec<Arc<Block>>,
     /// Unfinished files.
     pub(super) unfinished: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) last_id: u64,
 }
 
-impl Found {
+impl DirectoryContents {
     /// Opens all blocks that can be opened. Changes nothing.
     pub(super) fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let names = list_if_exists(fs, dir)?;
@@ -126,7 +126,8 @@ impl Found {
 /// [`Error::Io`] if the directory cannot be listed or there are too many open files;
 /// [`Error::Version`] if a block has a newer format.
 pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
-    let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
+    let found =
+        DirectoryContents::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
     let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
     let replaced = superseded(metas.iter().copied());
     Ok(metas

@@ -33,7 +33,7 @@ use crate::block::reader::Block;
 use crate::block::tombstones::{Tombstone, Tombstones};
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
-use found::Found;
+use found::DirectoryContents;
 
 pub(crate) use found::{check_in, metas_in};
 pub(crate) use stored_block::StoredBlock;
@@ -86,7 +86,7 @@ impl BlockSet {
     pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
         let dir = data_dir.join("blocks");
         let cache = Arc::new(PageCache::new(cache_size_max));
-        let mut found = Found::list(&**fs, &dir, &cache)?;
+        let mut found = DirectoryContents::list(&**fs, &dir, &cache)?;
         let applied = found
             .blocks
             .iter()

@@ -25,8 +25,8 @@ use crate::block::meta::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
 
 const SUFFIX: &str = ".importing";
-/// Extension of the sources from the commit on.
-const IMPORTED: &str = "block.imported";
+/// Ends the names of the sources from the commit on.
+const IMPORTED_SUFFIX: &str = ".imported";
 
 /// The blocks of an import in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,17 +35,17 @@ pub(crate) struct PendingImport {
 }
 
 impl PendingImport {
-    /// Returns the import of a marker file, or `None` if the file is not an empty marker. A wrong
-    /// marker would remove blocks.
+    /// Returns the import of a marker file, or `None` if the file is not an empty marker. A marker
+    /// must be empty, so that a foreign file with such a name removes no blocks.
     ///
     /// # Errors
     /// [`Error::Io`] if there are too many open files: without the marker, the blocks would belong
     /// to the store.
-    pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Result<Option<Self>> {
+    pub(crate) fn find(fs: &dyn Fs, blocks_dir: &Path, file_name: &str) -> Result<Option<Self>> {
         let Some(importing) = Self::parse(file_name) else {
             return Ok(None);
         };
-        let path = dir.join(file_name);
+        let path = blocks_dir.join(file_name);
         match fs.open(&path).and_then(|file| file.size()) {
             Ok(size) => Ok((size == 0).then_some(importing)),
             Err(error) if is_out_of_files(&error) => Err(Error::io("open", &path)(error)),
@@ -76,11 +76,16 @@ impl PendingImport {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn begin(fs: &dyn Fs, dir: &Path, blocks: RangeInclusive<u64>) -> Result<Self> {
+    pub(crate) fn begin(
+        fs: &dyn Fs,
+        blocks_dir: &Path,
+        blocks: RangeInclusive<u64>,
+    ) -> Result<Self> {
         let importing = Self { blocks };
-        let path = dir.join(importing.file_name());
+        let path = blocks_dir.join(importing.file_name());
         fs.create(&path).map_err(Error::io("create", &path))?;
-        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        fs.sync_dir(blocks_dir)
+            .map_err(Error::io("sync", blocks_dir))?;
         Ok(importing)
     }
 
@@ -89,27 +94,33 @@ impl PendingImport {
     /// # Errors
     /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the
     /// marker still exists.
-    pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        let path = dir.join(self.file_name());
+    pub(crate) fn end(&self, fs: &dyn Fs, blocks_dir: &Path) -> Result<()> {
+        let path = blocks_dir.join(self.file_name());
         remove_if_exists(fs, &path)?;
-        fs.sync_dir(dir).map_err(Error::io("sync", dir))
+        fs.sync_dir(blocks_dir)
+            .map_err(Error::io("sync", blocks_dir))
     }
 
     /// Renames the sources back and removes the blocks, and then the marker. May be called again.
     ///
     /// # Errors
     /// [`Error::Io`]. The next start removes the rest.
-    pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        rename(fs, &sources(fs, &import_dir(dir), is_imported)?, "")?;
-        let names = fs.list(dir).map_err(Error::io("list", dir))?;
+    pub(crate) fn undo(&self, fs: &dyn Fs, blocks_dir: &Path) -> Result<()> {
+        rename(
+            fs,
+            &sources(fs, &import_dir(blocks_dir), is_imported)?,
+            original_name,
+        )?;
+        let names = fs.list(blocks_dir).map_err(Error::io("list", blocks_dir))?;
         for name in names {
             if BlockId::parse(&name).is_some_and(|id| self.has(id)) {
-                remove_if_exists(fs, &dir.join(name))?;
+                remove_if_exists(fs, &blocks_dir.join(name))?;
             }
         }
         // The marker must not be removed before the blocks are.
-        fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
-        self.end(fs, dir)
+        fs.sync_dir(blocks_dir)
+            .map_err(Error::io("sync", blocks_dir))?;
+        self.end(fs, blocks_dir)
     }
 
     fn file_name(&self) -> String {
@@ -126,8 +137,8 @@ impl PendingImport {
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn importable(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
-    sources(fs, dir, |name| BlockId::parse(name).is_some())
+pub(crate) fn importable(fs: &dyn Fs, import_dir: &Path) -> Result<Vec<PathBuf>> {
+    sources(fs, import_dir, |name| BlockId::parse(name).is_some())
 }
 
 /// Renames the sources of an import durably before its commit, and returns the new paths.
@@ -135,17 +146,13 @@ pub(crate) fn importable(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
 /// # Errors
 /// [`Error::Io`]. Then [`PendingImport::undo`] renames them back.
 pub(crate) fn rename_sources(fs: &dyn Fs, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    rename(fs, paths, IMPORTED)?;
-    Ok(paths
-        .iter()
-        .map(|path| path.with_extension(IMPORTED))
-        .collect())
+    rename(fs, paths, imported_name)?;
+    Ok(paths.iter().map(|path| imported_name(path)).collect())
 }
 
-/// Removes the sources of committed imports. There must be no marker. `dir` is the directory of
-/// blocks.
-pub(crate) fn remove_sources(fs: &dyn Fs, dir: &Path) {
-    for path in sources(fs, &import_dir(dir), is_imported).unwrap_or_default() {
+/// Removes the sources of committed imports. There must be no marker.
+pub(crate) fn remove_sources(fs: &dyn Fs, blocks_dir: &Path) {
+    for path in sources(fs, &import_dir(blocks_dir), is_imported).unwrap_or_default() {
         if let Err(error) = fs.remove(&path) {
             tracing::error!(?path, %error, "could not remove an imported block");
         }
@@ -157,7 +164,7 @@ fn import_dir(blocks_dir: &Path) -> PathBuf {
 }
 
 fn is_imported(name: &str) -> bool {
-    name.strip_suffix(".imported")
+    name.strip_suffix(IMPORTED_SUFFIX)
         .is_some_and(|name| BlockId::parse(name).is_some())
 }
 
@@ -190,10 +197,22 @@ fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// Gives files another extension, durably.
-fn rename(fs: &dyn Fs, paths: &[PathBuf], extension: &str) -> Result<()> {
+/// Returns the path of a source from the commit on.
+fn imported_name(path: &Path) -> PathBuf {
+    let mut imported = path.as_os_str().to_owned();
+    imported.push(IMPORTED_SUFFIX);
+    imported.into()
+}
+
+/// Returns the path of a source before the commit.
+fn original_name(imported: &Path) -> PathBuf {
+    imported.with_extension("")
+}
+
+/// Renames files durably.
+fn rename(fs: &dyn Fs, paths: &[PathBuf], new_name: fn(&Path) -> PathBuf) -> Result<()> {
     for path in paths {
-        fs.rename(path, &path.with_extension(extension))
+        fs.rename(path, &new_name(path))
             .map_err(Error::io("rename", path))?;
     }
     let dirs: BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();

@@ -49,12 +49,13 @@ pub(crate) const SOURCES_MAX: usize = 64;
 /// been removed.
 pub(crate) const SOURCES_LISTED_MAX: usize = 4096;
 
-/// A closed window is merged if the new data is at least this fraction of its largest block.
+/// A closed window is merged if the new data is at least one part in `OUT_OF_ORDER_SHARE` of its
+/// largest block.
 const OUT_OF_ORDER_SHARE: u64 = 8;
 
 /// The current time of the store according to its samples, and the age limits of new samples.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Horizon {
+pub(crate) struct DataTime {
     /// The newest timestamp.
     pub(crate) newest_ms: i64,
     /// Maximum age of an out-of-order sample, relative to `newest_ms`.
@@ -122,14 +123,14 @@ impl Merge {
 }
 
 /// Returns the most useful next merge, or `None` if there is nothing to merge.
-pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
+pub(crate) fn plan(blocks: &[BlockMeta], data_time: DataTime) -> Option<Merge> {
     let windows = spans(blocks, WINDOW_MS);
     let days = spans(blocks, DAY_MS);
-    let is_settled = |start_ms: i64| horizon.age(aligned(start_ms, DAY_MS)) == Age::Settled;
+    let is_settled = |start_ms: i64| data_time.age(aligned(start_ms, DAY_MS)) == Age::Settled;
 
     // The windows of open days come before settled days, the newest first.
     for (&start_ms, inside) in windows.iter().rev() {
-        let age = horizon.age(aligned(start_ms, WINDOW_MS));
+        let age = data_time.age(aligned(start_ms, WINDOW_MS));
         if !is_settled(start_ms)
             && let Some(ripe) = ripe(blocks, inside, age)
         {
@@ -176,7 +177,7 @@ enum Age {
     Settled,
 }
 
-impl Horizon {
+impl DataTime {
     fn age(self, span: TimeRange) -> Age {
         let ended = |ago_ms: i64| span.end_ms < self.newest_ms.saturating_sub(ago_ms);
         match (
@@ -253,7 +254,7 @@ fn ripe<'a>(
 type Unit<'a> = Vec<&'a BlockMeta>;
 
 /// Units that may be merged: any consecutive ones, without changing which samples win.
-type Run<'a> = [Unit<'a>];
+type MergeableRun<'a> = [Unit<'a>];
 
 /// Divides blocks into runs, as long as possible. Blocks that cannot be merged are omitted.
 fn runs<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta]) -> Vec<Vec<Unit<'a>>> {
@@ -267,13 +268,15 @@ fn runs<'a>(blocks: &'a [BlockMeta], inside: &[&'a BlockMeta]) -> Vec<Vec<Unit<'
         units.entry(block.origin.flushes.0).or_default().push(block);
     }
     let mut runs: Vec<Vec<Unit<'a>>> = vec![Vec::new()];
-    let mut run_flush = None;
+    // The first flush of the last run, or `None` if no unit may join it.
+    let mut first_flush = None;
     for (flush, unit) in units {
-        let keeps_order = |first_flush| keeps_order(&unit, first_flush, &strangers);
-        let is_mergeable = unit.len() <= SOURCES_MAX && keeps_order(flush);
-        if !is_mergeable || !run_flush.is_some_and(keeps_order) {
+        let is_mergeable = unit.len() <= SOURCES_MAX && keeps_order(&unit, flush, &strangers);
+        let joins_run =
+            is_mergeable && first_flush.is_some_and(|first| keeps_order(&unit, first, &strangers));
+        if !joins_run {
             runs.push(Vec::new());
-            run_flush = is_mergeable.then_some(flush);
+            first_flush = is_mergeable.then_some(flush);
         }
         if is_mergeable {
             runs.last_mut()
@@ -304,7 +307,7 @@ fn keeps_order(unit: &[&BlockMeta], first_flush: u64, strangers: &[&BlockMeta]) 
 
 /// Returns neighbors of the lowest level with enough blocks, and blocks of lower levels between
 /// them.
-fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
+fn crowd<'a>(run: &MergeableRun<'a>) -> Option<Vec<&'a BlockMeta>> {
     let level_of = |unit: &Unit<'_>| {
         unit.iter()
             .map(|block| block.origin.level)
@@ -324,7 +327,7 @@ fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
 }
 
 /// Returns the number of first units that can be merged at once.
-fn first_units(units: &Run<'_>) -> usize {
+fn first_units(units: &MergeableRun<'_>) -> usize {
     let mut n_blocks = 0;
     units
         .iter()
@@ -336,7 +339,7 @@ fn first_units(units: &Run<'_>) -> usize {
 }
 
 /// Returns `true` if the other blocks of a run are large enough compared with the largest.
-fn is_worth_it(run: &Run<'_>) -> bool {
+fn is_worth_it(run: &MergeableRun<'_>) -> bool {
     let sizes = || run.iter().flatten().map(|block| block.size);
     let largest = sizes().max().unwrap_or(0);
     let rest = sizes()
@@ -347,7 +350,7 @@ fn is_worth_it(run: &Run<'_>) -> bool {
 
 /// Returns all blocks of a run, or the smallest neighbors if there are too many, or `None` if there
 /// is a single block that is not a part.
-fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
+fn whole<'a>(run: impl AsRef<MergeableRun<'a>>) -> Option<Vec<&'a BlockMeta>> {
     let run = run.as_ref();
     let blocks = run.concat();
     match blocks.len() {
@@ -361,7 +364,7 @@ fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
 /// Returns the neighbors with the smallest total size, at least half as many as can be merged at
 /// once. They exist if there are more blocks than that: either the first neighbors are enough, or
 /// the unit after them is.
-fn smallest<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
+fn smallest<'a>(run: &MergeableRun<'a>) -> Option<Vec<&'a BlockMeta>> {
     let neighbors =
         (0..run.len()).map(|start| run[start..start + first_units(&run[start..])].concat());
     neighbors

@@ -8,7 +8,7 @@ use super::*;
 use crate::block::superseded;
 
 const HOUR_MS: i64 = 3_600_000;
-const HORIZON: Horizon = Horizon {
+const DATA_TIME: DataTime = DataTime {
     newest_ms: 0,
     out_of_order_window_ms: HOUR_MS / 2,
     in_order_max_age_ms: 3 * HOUR_MS,
@@ -58,11 +58,11 @@ fn check(
             block(id, hours(start, end), level, (first, last), size)
         })
         .collect();
-    let horizon = Horizon {
+    let data_time = DataTime {
         newest_ms: (newest_hour * HOUR_MS as f64) as i64,
-        ..HORIZON
+        ..DATA_TIME
     };
-    let planned = plan(&blocks, horizon);
+    let planned = plan(&blocks, data_time);
     let found = planned.map(|merge| {
         (
             merge.sources.iter().map(|id| id.0).collect::<Vec<_>>(),
@@ -207,7 +207,10 @@ fn merging_fully_does_not_wait() {
         )
     );
     assert_eq!(full(&[block(4, hours(0, 24), 1, (1, 2), 3)]), None);
-    assert_eq!(plan(&[block(4, hours(0, 24), 1, (1, 2), 3)], HORIZON), None);
+    assert_eq!(
+        plan(&[block(4, hours(0, 24), 1, (1, 2), 3)], DATA_TIME),
+        None
+    );
 }
 
 #[test]
@@ -369,14 +372,14 @@ impl Store {
     fn merge(
         &mut self,
         n_max: usize,
-        next: impl Fn(&[BlockMeta], Horizon) -> Option<Merge>,
+        next: impl Fn(&[BlockMeta], DataTime) -> Option<Merge>,
     ) -> usize {
         for n in 0..n_max {
-            let horizon = Horizon {
+            let data_time = DataTime {
                 newest_ms: self.newest_ms,
-                ..HORIZON
+                ..DATA_TIME
             };
-            let Some(merge) = next(&self.blocks, horizon) else {
+            let Some(merge) = next(&self.blocks, data_time) else {
                 return n;
             };
             self.apply(&merge);
@@ -420,15 +423,15 @@ fn settled_blocks(store: &Store, length_ms: i64) -> Vec<usize> {
                 && span.contains(block.origin.window.end_ms))
         })
     };
-    let horizon = Horizon {
+    let data_time = DataTime {
         newest_ms: store.newest_ms,
-        ..HORIZON
+        ..DATA_TIME
     };
     let settled = spans(&store.blocks, length_ms)
         .into_iter()
         .filter(|(start_ms, _)| {
             let span = aligned(*start_ms, length_ms);
-            horizon.age(span) == Age::Settled && !crossing(span)
+            data_time.age(span) == Age::Settled && !crossing(span)
         });
     settled.map(|(_, inside)| inside.len()).collect()
 }
@@ -488,9 +491,9 @@ fn samples_are_written_few_times() {
             n_written += times.len();
             while let Some(merge) = plan(
                 &store.blocks,
-                Horizon {
+                DataTime {
                     newest_ms: store.newest_ms,
-                    ..HORIZON
+                    ..DATA_TIME
                 },
             ) {
                 n_written += merge

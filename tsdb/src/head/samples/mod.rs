@@ -2,9 +2,9 @@
 //!
 //! Every series has a row for its open chunk. Data that few series have is stored in maps: full
 //! chunks, out-of-order samples, and, until every reader sees them, the samples of recent appends
-//! ([`Group`]).
+//! ([`AppendSpan`]).
 //!
-//! The in-order samples that one append adds to a series are consecutive in time, so a [`Group`]
+//! The in-order samples that one append adds to a series are consecutive in time, so a [`AppendSpan`]
 //! identifies them by their time range, even after chunks are closed and frozen.
 
 mod histograms;
@@ -47,9 +47,9 @@ impl AnySample<'_> {
     }
 }
 
-/// The in-order samples of a series that one append added.
+/// The time range of the in-order samples of a series that one append added.
 #[derive(Debug, Clone, Copy)]
-struct Group {
+struct AppendSpan {
     append_id: u32,
     range: TimeRange,
 }
@@ -59,14 +59,15 @@ struct Group {
 pub(in crate::head) struct Samples {
     /// The open chunk of each slot.
     open: Rows,
-    blocks: BlockChains,
+    /// The bytes of all chunks, in chains.
+    bytes: BlockChains,
     closed: HashMap<u32, Vec<Chunk>>,
     out_of_order: HashMap<u32, OutOfOrder>,
     /// Histograms by slot, both in order and out of order.
     histograms: HashMap<u32, Histograms>,
     pub(in crate::head) starts: StartTimestamps,
-    /// Groups by slot, except the newest group of the open chunk, in order of time.
-    groups: HashMap<u32, Vec<Group>>,
+    /// Spans by slot, except the newest span of the open chunk, in order of time.
+    spans: HashMap<u32, Vec<AppendSpan>>,
     /// Heap memory of the map values in bytes.
     sparse_size: usize,
     range: Option<TimeRange>,
@@ -97,9 +98,9 @@ impl Samples {
     pub(in crate::head) fn size(&self) -> usize {
         let maps = self.closed.allocation_size()
             + self.out_of_order.allocation_size()
-            + self.groups.allocation_size();
+            + self.spans.allocation_size();
         let other_maps = self.histograms.allocation_size() + self.starts.size();
-        self.open.size() + self.blocks.size() + maps + other_maps + self.sparse_size
+        self.open.size() + self.bytes.size() + maps + other_maps + self.sparse_size
     }
 
     /// Returns the number of samples of a series.
@@ -126,10 +127,11 @@ impl Samples {
     /// [`prefetch`](varve_collections::prefetch).
     #[inline]
     pub(in crate::head) fn last_byte(&self, slot: u32) -> u8 {
-        self.open.get(slot).last_byte(&self.blocks)
+        self.open.get(slot).last_byte(&self.bytes)
     }
 
-    /// Appends a sample that is newer than all in-order samples of its series.
+    /// Appends a sample that is newer than all in-order samples of its series. `horizon`: every reader
+    /// sees the appends before this id.
     #[inline]
     pub(in crate::head) fn append(
         &mut self,
@@ -178,12 +180,12 @@ impl Samples {
         }
         if chunk.len() == 0 {
             (chunk.append_id, chunk.append_id_from_ms) = (append_id, 0);
-            chunk.append(&mut self.blocks, sample);
+            chunk.append(&mut self.bytes, sample);
         } else if chunk.append_id == append_id {
-            chunk.append(&mut self.blocks, sample);
+            chunk.append(&mut self.bytes, sample);
         } else {
-            self.end_group(slot, chunk, horizon);
-            chunk.append(&mut self.blocks, sample);
+            self.end_span(slot, chunk, horizon);
+            chunk.append(&mut self.bytes, sample);
             chunk.append_id = append_id;
             chunk.append_id_from_ms = chunk.span_ms();
         }
@@ -219,7 +221,7 @@ impl Samples {
         };
         let out_of_order = self.out_of_order.entry(slot).or_default();
         let size = out_of_order.size();
-        out_of_order.insert(&mut self.blocks, sample, append_id, horizon);
+        out_of_order.insert(&mut self.bytes, sample, append_id, horizon);
         self.sparse_size = self.sparse_size + out_of_order.size() - size;
         self.note(sample.timestamp_ms, append_id);
     }
@@ -234,32 +236,32 @@ impl Samples {
         }
     }
 
-    /// Records the group of the newest append to a chunk, if a reader may not see it, before
+    /// Records the span of the newest append to a chunk, if a reader may not see it, before
     /// another append becomes the newest.
     #[inline]
-    fn end_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
+    fn end_span(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
         // Fast path: every reader sees the samples.
-        if before(chunk.append_id, horizon) && self.groups.is_empty() {
+        if before(chunk.append_id, horizon) && self.spans.is_empty() {
             return;
         }
-        self.push_group(slot, chunk, horizon);
+        self.push_span(slot, chunk, horizon);
     }
 
-    fn push_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
-        let mut groups = self.groups.remove(&slot).unwrap_or_default();
-        self.sparse_size -= groups.capacity() * size_of::<Group>();
-        groups.retain(|group| !before(group.append_id, horizon));
-        if let Some(group) = newest_group(chunk).filter(|group| !before(group.append_id, horizon)) {
-            groups.push(group);
+    fn push_span(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
+        let mut spans = self.spans.remove(&slot).unwrap_or_default();
+        self.sparse_size -= spans.capacity() * size_of::<AppendSpan>();
+        spans.retain(|span| !before(span.append_id, horizon));
+        if let Some(span) = newest_span(chunk).filter(|span| !before(span.append_id, horizon)) {
+            spans.push(span);
         }
-        if !groups.is_empty() {
-            self.sparse_size += groups.capacity() * size_of::<Group>();
-            self.groups.insert(slot, groups);
+        if !spans.is_empty() {
+            self.sparse_size += spans.capacity() * size_of::<AppendSpan>();
+            self.spans.insert(slot, spans);
         }
     }
 
     fn close(&mut self, slot: u32, chunk: Chunk, horizon: u32) {
-        self.end_group(slot, &chunk, horizon);
+        self.end_span(slot, &chunk, horizon);
         let closed = self.closed.entry(slot).or_default();
         self.sparse_size -= closed.capacity() * size_of::<Chunk>();
         closed.push(chunk);
@@ -284,7 +286,7 @@ impl Samples {
         let in_order = self
             .open
             .get(slot)
-            .bits_at(&self.blocks, timestamp_ms)
+            .bits_at(&self.bytes, timestamp_ms)
             .or_else(|| {
                 let closed = self.closed.get(&slot)?;
                 let idx = closed.partition_point(|chunk| {
@@ -292,12 +294,12 @@ impl Samples {
                         .range()
                         .is_none_or(|range| range.end_ms < timestamp_ms)
                 });
-                closed.get(idx)?.bits_at(&self.blocks, timestamp_ms)
+                closed.get(idx)?.bits_at(&self.bytes, timestamp_ms)
             });
         in_order.or_else(|| {
             self.out_of_order
                 .get(&slot)?
-                .bits_at(&self.blocks, timestamp_ms)
+                .bits_at(&self.bytes, timestamp_ms)
         })
     }
 
@@ -346,23 +348,23 @@ impl Samples {
         let first_run = out.n_runs();
         out.hide_none();
         if let Some(view) = view {
-            let groups = self
-                .groups
+            let spans = self
+                .spans
                 .get(&slot)
                 .into_iter()
                 .flatten()
                 .copied()
-                .chain(newest_group(&open));
-            for group in groups.filter(|group| !view.sees(group.append_id)) {
-                out.hide(group.range);
+                .chain(newest_span(&open));
+            for span in spans.filter(|span| !view.sees(span.append_id)) {
+                out.hide(span.range);
             }
         }
         for chunk in self.closed.get(&slot).into_iter().flatten() {
-            out.push_chunk(&self.blocks, chunk, range);
+            out.push_chunk(&self.bytes, chunk, range);
         }
-        out.push_chunk(&self.blocks, &open, range);
+        out.push_chunk(&self.bytes, &open, range);
         if let Some(out_of_order) = self.out_of_order.get(&slot) {
-            out_of_order.copy(&self.blocks, range, view, out);
+            out_of_order.copy(&self.bytes, range, view, out);
         }
         if let Some(histograms) = self.histograms.get(&slot) {
             histograms.copy(range, view, out);
@@ -392,7 +394,7 @@ impl Samples {
                 }
             }
         }
-        self.blocks.prefetch(tails, n_blocks_max);
+        self.bytes.prefetch(tails, n_blocks_max);
     }
 
     /// Replaces the ids of appends that every reader sees by an id that stays before all future
@@ -410,8 +412,8 @@ impl Samples {
         for histograms in self.histograms.values_mut() {
             histograms.settle(horizon);
         }
-        for groups in self.groups.values_mut() {
-            groups.retain(|group| !before(group.append_id, horizon));
+        for spans in self.spans.values_mut() {
+            spans.retain(|span| !before(span.append_id, horizon));
         }
         if before(self.newest_append_id, horizon) {
             self.newest_append_id = settled;
@@ -420,10 +422,10 @@ impl Samples {
 }
 
 /// Returns the samples of a chunk that the newest append added.
-fn newest_group(chunk: &Chunk) -> Option<Group> {
+fn newest_span(chunk: &Chunk) -> Option<AppendSpan> {
     let TimeRange { start_ms, end_ms } = chunk.range()?;
     let start_ms = start_ms.wrapping_add(i64::from(chunk.append_id_from_ms));
-    Some(Group {
+    Some(AppendSpan {
         append_id: chunk.append_id,
         range: TimeRange { start_ms, end_ms },
     })

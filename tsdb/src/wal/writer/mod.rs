@@ -90,7 +90,8 @@ pub(crate) enum Health {
     Poisoned(String),
 }
 
-/// A position in a log: the number of records appended before it.
+/// A position in a log: how many definitions, exemplars and records of samples were appended before
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position(u64);
 

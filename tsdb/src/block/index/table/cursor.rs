@@ -59,7 +59,7 @@ impl TableCursor {
     /// group.
     ///
     /// # Errors
-    /// The errors of [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the
+    /// The errors of [`Pages::page`](crate::block::page::Pages::page); [`Error::Corrupt`] if the
     /// entry does not exist or its page is invalid.
     pub(crate) fn approach(&mut self, number: u32) -> Result<bool> {
         if !(self.first..self.end).contains(&number) {
@@ -85,11 +85,11 @@ impl TableCursor {
     /// The errors of [`TableCursor::approach`].
     pub(crate) fn load(&mut self, page_idx: usize) -> Result<()> {
         let page = self.table.refs[page_idx];
-        let payload = self.table.pages.load(page, self.access)?;
+        let payload = self.table.pages.page(page, self.access)?;
         let first = self.table.firsts[page_idx];
         let end = self.table.end_of(page_idx);
         self.entries_size =
-            entries_size(&payload, end - first, self.table.group).ok_or_else(|| {
+            entries_size(&payload, end - first, self.table.group_size).ok_or_else(|| {
                 self.table
                     .pages
                     .corrupt(page.offset, "a page of the index has unexpected entries")
@@ -105,7 +105,7 @@ impl TableCursor {
 
     /// Returns the number of groups of the page.
     pub(crate) fn n_groups(&self) -> u32 {
-        (self.end - self.first).div_ceil(self.table.group)
+        (self.end - self.first).div_ceil(self.table.group_size)
     }
 
     /// Moves to the first entry of a group of the page.
@@ -114,7 +114,7 @@ impl TableCursor {
     /// [`Error::Corrupt`] if the group does not begin inside the page.
     pub(crate) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
         self.offset = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
-        self.next = self.first + group_idx * self.table.group;
+        self.next = self.first + group_idx * self.table.group_size;
         Ok(())
     }
 
@@ -178,11 +178,11 @@ impl TableCursor {
 const START_SIZE: usize = 4;
 
 /// Returns the end of the entries in a page, or `None` if it does not have `n` of them.
-fn entries_size(payload: &[u8], n: u32, group: u32) -> Option<usize> {
+fn entries_size(payload: &[u8], n: u32, group_size: u32) -> Option<usize> {
     let (rest, n_found) = payload.split_last_chunk()?;
     if u32::from_le_bytes(*n_found) != n {
         return None;
     }
     rest.len()
-        .checked_sub(n.div_ceil(group) as usize * START_SIZE)
+        .checked_sub(n.div_ceil(group_size) as usize * START_SIZE)
 }

@@ -12,11 +12,12 @@ use crate::error::{Damaged, Result};
 pub(in crate::block::index) struct Table {
     pub(super) pages: Arc<Pages>,
     /// Number of entries of a group: a power of two, because every step divides by it.
-    pub(super) group: u32,
+    pub(super) group_size: u32,
     n: u32,
     /// The number of each page's first entry.
     pub(super) firsts: Vec<u32>,
     pub(super) refs: Vec<PageRef>,
+    /// The key of each page's first entry.
     keys: Vec<Box<[u8]>>,
 }
 
@@ -24,25 +25,25 @@ impl Table {
     /// Reads the directory of a table of `n` entries.
     ///
     /// # Errors
-    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is
+    /// The errors of [`Pages::read_page`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is
     /// invalid.
     pub(in crate::block::index) fn open(
         pages: &Arc<Pages>,
-        group: u32,
+        group_size: u32,
         n: u32,
         directory: &[PageRef],
     ) -> Result<Arc<Self>> {
-        assert!(group.is_power_of_two(), "groups of {group}");
+        assert!(group_size.is_power_of_two(), "groups of {group_size}");
         let mut table = Self {
             pages: Arc::clone(pages),
-            group,
+            group_size,
             n,
             firsts: Vec::new(),
             refs: Vec::new(),
             keys: Vec::new(),
         };
         for &page in directory {
-            let payload = pages.read(page)?;
+            let payload = pages.read_page(page)?;
             table.read_directory(&payload).map_err(|Damaged| {
                 pages.corrupt(page.offset, "a directory of the index does not decode")
             })?;
@@ -105,12 +106,12 @@ impl Table {
 
     /// Returns the group of the entry at an index of a page.
     pub(super) fn group_of(&self, idx: u32) -> u32 {
-        idx >> self.group.trailing_zeros()
+        idx >> self.group_size.trailing_zeros()
     }
 
     /// Returns `true` if the entry at an index of a page begins a group.
     pub(super) fn begins_group(&self, idx: u32) -> bool {
-        idx & (self.group - 1) == 0
+        idx & (self.group_size - 1) == 0
     }
 
     /// Returns the number after the last entry of a page.

@@ -8,7 +8,7 @@ use crate::error::Result;
 /// Writes a table.
 pub(crate) struct TableWriter {
     page_size: usize,
-    group: u32,
+    group_size: u32,
     entries: Vec<u8>,
     group_starts: Vec<u32>,
     /// The number of the first entry in `entries`.
@@ -22,11 +22,11 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates an empty table with pages of `page_size` bytes and groups of `group` entries.
-    pub(crate) fn new(group: u32, page_size: usize) -> Self {
+    /// Creates an empty table with pages of `page_size` bytes and groups of `group_size` entries.
+    pub(crate) fn new(group_size: u32, page_size: usize) -> Self {
         Self {
             page_size,
-            group,
+            group_size,
             entries: Vec::new(),
             group_starts: Vec::new(),
             first: 0,
@@ -44,7 +44,7 @@ impl TableWriter {
 
     /// Returns `true` if the next entry is the first of a group.
     pub(crate) fn begins_group(&self) -> bool {
-        (self.next - self.first).is_multiple_of(self.group)
+        (self.next - self.first).is_multiple_of(self.group_size)
     }
 
     /// Returns `true` if the next entry is the first of a page.

@@ -20,7 +20,9 @@ use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use varve_model::Sample;
 
 use self::refs::{K_MAX, choose_k, decode_refs, encode_refs};
-use self::timestamps::{TimeRuns, Times, decode_runs, decode_steps, decode_table, encode_steps};
+use self::timestamps::{
+    TimeRuns, TimestampEncoding, decode_runs, decode_steps, decode_table, encode_steps,
+};
 use self::values::{Seen, decode_values, encode_values};
 use super::start_timestamps::{RECORD_SAMPLES_MAX, StartTimestamps};
 use crate::batch::SeriesRef;
@@ -96,13 +98,13 @@ pub(in crate::wal) fn encode_samples(
     put_u64(dst, first_ref.0);
     put_i64(dst, first.timestamp_ms);
     match times {
-        Times::Equal => {}
-        Times::Table => runs.encode_table(dst),
-        Times::Steps => encode_steps(dst, samples),
+        TimestampEncoding::Equal => {}
+        TimestampEncoding::Table => runs.encode_table(dst),
+        TimestampEncoding::Steps => encode_steps(dst, samples),
     }
     let mut writer = BitWriter::new(dst);
     encode_refs(&mut writer, k, refs);
-    if times == Times::Table {
+    if times == TimestampEncoding::Table {
         runs.encode_runs(&mut writer);
     }
     encode_values(&mut writer, samples, seen);
@@ -137,7 +139,7 @@ pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Op
         .filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
     let flags = take_bytes(src, 1)?[0];
     let k = u32::from(flags & K_MASK);
-    let times = Times::from_bits(flags >> TIMES_SHIFT)?;
+    let times = TimestampEncoding::from_bits(flags >> TIMES_SHIFT)?;
     if k > K_MAX {
         return None;
     }
@@ -149,9 +151,9 @@ pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Op
     let head = size - src.len();
     let mut table = Vec::new();
     match times {
-        Times::Equal => out.samples.resize(n_samples, first),
-        Times::Table => table = decode_table(src, first.timestamp_ms)?,
-        Times::Steps => {
+        TimestampEncoding::Equal => out.samples.resize(n_samples, first),
+        TimestampEncoding::Table => table = decode_table(src, first.timestamp_ms)?,
+        TimestampEncoding::Steps => {
             out.samples.push(first);
             decode_steps(src, n_samples, &mut out.samples)?;
         }
@@ -159,7 +161,7 @@ pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Op
     let mut reader = BitReader::new(src);
     decode_refs(&mut reader, k, n_samples, &mut out.refs)?;
     let refs_end = reader.position();
-    if times == Times::Table {
+    if times == TimestampEncoding::Table {
         decode_runs(&mut reader, &table, n_samples, &mut out.samples)?;
     }
     let times_end = reader.position();

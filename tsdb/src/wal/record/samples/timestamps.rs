@@ -21,7 +21,7 @@ const TABLE_MAX: usize = 64;
 
 /// The encoding of the timestamps of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
+pub(super) enum TimestampEncoding {
     /// One timestamp.
     Equal = 0,
     /// A table of few distinct timestamps.
@@ -39,7 +39,7 @@ pub(super) struct TimeRuns {
     runs: Vec<(u8, usize)>,
 }
 
-impl Times {
+impl TimestampEncoding {
     /// Returns the encoding for the flag bits of a record.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         [Self::Equal, Self::Table, Self::Steps]
@@ -50,10 +50,10 @@ impl Times {
 
 impl TimeRuns {
     /// Chooses the encoding of the timestamps.
-    pub(super) fn choose(&mut self, samples: &[Sample]) -> Times {
+    pub(super) fn choose(&mut self, samples: &[Sample]) -> TimestampEncoding {
         let is_few = self.collect(samples);
         if is_few && self.runs.len() <= 1 {
-            return Times::Equal;
+            return TimestampEncoding::Equal;
         }
         // Approximate sizes in bytes: three per step and per entry of the table, two per run of it.
         let n_table = if is_few {
@@ -63,9 +63,9 @@ impl TimeRuns {
         };
         let n_steps = 4 * step_runs(samples).count();
         if n_table < n_steps {
-            Times::Table
+            TimestampEncoding::Table
         } else {
-            Times::Steps
+            TimestampEncoding::Steps
         }
     }
 
@@ -192,7 +192,7 @@ pub(super) fn decode_steps(src: &mut &[u8], n: usize, out: &mut Vec<Sample>) -> 
 mod tests {
     use super::*;
 
-    fn chosen(times: impl IntoIterator<Item = i64>) -> Times {
+    fn chosen(times: impl IntoIterator<Item = i64>) -> TimestampEncoding {
         let samples: Vec<_> = times
             .into_iter()
             .map(|timestamp_ms| Sample {
@@ -205,14 +205,23 @@ mod tests {
 
     #[test]
     fn the_smaller_encoding_is_chosen() {
-        assert_eq!(chosen([5; 100]), Times::Equal);
-        assert_eq!(chosen((0..1000).map(|i| i / 50 % 7 * 1234)), Times::Table);
-        assert_eq!(chosen((0..64).map(|i| i * 15_000)), Times::Steps);
+        assert_eq!(chosen([5; 100]), TimestampEncoding::Equal);
+        assert_eq!(
+            chosen((0..1000).map(|i| i / 50 % 7 * 1234)),
+            TimestampEncoding::Table
+        );
+        assert_eq!(
+            chosen((0..64).map(|i| i * 15_000)),
+            TimestampEncoding::Steps
+        );
         let scattered = |n: i64| (0..5000).map(move |i| i * i % 10_007 % n);
-        assert_eq!(chosen(scattered(TABLE_MAX as i64)), Times::Table);
+        assert_eq!(
+            chosen(scattered(TABLE_MAX as i64)),
+            TimestampEncoding::Table
+        );
         assert_eq!(
             chosen(scattered(TABLE_MAX as i64 + 1)),
-            Times::Steps,
+            TimestampEncoding::Steps,
             "too many for a table"
         );
     }
