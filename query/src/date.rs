@@ -25,11 +25,11 @@ const DAY_SECONDS: i64 = 86_400;
 /// Number of days in 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
 /// Number of eras from the start of Go's calendar to the year 0. Earlier times wrap around to the
-/// end of the calendar, as in Go. The smallest integer, to which NaN and infinities convert, is
-/// such a time.
-const FIRST_ERA: i64 = 730_692_556;
+/// end of the calendar, as in Go. `i64::MIN`, to which NaN and infinities convert, wraps
+/// around, too.
+const ERAS_BEFORE_YEAR_0: i64 = 730_692_556;
 /// Number of days from the first day of the calendar (Wednesday, 1 March) to 1 January 1970.
-const EPOCH_DAYS: i64 = 719_468 + FIRST_ERA * ERA_DAYS;
+const EPOCH_DAYS: i64 = 719_468 + ERAS_BEFORE_YEAR_0 * ERA_DAYS;
 const WEDNESDAY: i64 = 3;
 
 impl Civil {
@@ -45,7 +45,7 @@ impl Civil {
         ]
         .map(|n| n as i64);
         // Years are counted from March, so that a leap day is the last day of its year.
-        let era = days / ERA_DAYS - FIRST_ERA;
+        let era = days / ERA_DAYS - ERAS_BEFORE_YEAR_0;
         let day_of_era = days % ERA_DAYS;
         let year_of_era =
             (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -96,9 +96,9 @@ impl Steps {
         (0..self.n_steps).map(move |step| self.time_ms(step))
     }
 
-    /// Returns the steps of a subquery: the multiples of `step_ms` in the ranges of all of
-    /// these steps.
-    pub(crate) fn subquery(self, range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
+    /// Returns the steps of a subquery: the multiples of `step_ms` in
+    /// `(first_ms - range_ms, last_ms]`.
+    pub(crate) fn of_subquery(range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
         debug_assert!(step_ms > 0, "the step of a subquery is positive");
         let before_ms = first_ms.saturating_sub(range_ms);
         let mut start_ms = step_ms * (before_ms / step_ms);
@@ -137,8 +137,7 @@ mod tests {
     #[test]
     fn steps_of_a_subquery_are_multiples_of_its_step() {
         let times = |time, range, step| {
-            Steps::instant(time)
-                .subquery(range, step, time, time)
+            Steps::of_subquery(range, step, time, time)
                 .times_ms()
                 .collect::<Vec<_>>()
         };

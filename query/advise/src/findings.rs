@@ -121,7 +121,7 @@ pub fn find<I: Inventory>(
         .collect::<BTreeSet<_>>();
     let mut search = Search {
         recorded: needs.recorded(),
-        read: needs.read(|| inventory.check())?,
+        read: needs.which_are_read(|| inventory.check())?,
         needs,
         options,
         found: Findings {

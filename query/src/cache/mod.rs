@@ -25,6 +25,6 @@ mod results;
 mod tests;
 
 pub(crate) use dependencies::Dependencies;
-pub(crate) use query::{CachedQuery, Found, key};
+pub(crate) use query::{CachedPart, CachedQuery, key};
 pub use results::CacheStats;
 pub(crate) use results::ResultCache;

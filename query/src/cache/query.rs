@@ -33,7 +33,7 @@ pub(crate) struct CachedQuery<'a> {
 
 /// The cached part of a result.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct CachedPart {
     entry: Arc<Entry>,
     /// Number of leading steps of the query that the entry has.
     pub(crate) n_steps: usize,
@@ -70,7 +70,7 @@ pub(crate) fn key(
 
 impl CachedQuery<'_> {
     /// Finds the leading steps of the query that are in the cache and valid.
-    pub(crate) fn find(&self) -> Option<Found> {
+    pub(crate) fn find(&self) -> Option<CachedPart> {
         let found = match self.cache.get(&self.key) {
             Some(entry) => self.valid_part(entry),
             None => None,
@@ -81,7 +81,7 @@ impl CachedQuery<'_> {
     }
 
     /// Returns the valid part of an entry, or `None` if no step of the query is in it.
-    fn valid_part(&self, entry: Arc<Entry>) -> Option<Found> {
+    fn valid_part(&self, entry: Arc<Entry>) -> Option<CachedPart> {
         let steps = self.steps;
         let is_annotated = !entry.annotations.is_empty();
         // The positions of annotations depend on the text.
@@ -91,7 +91,7 @@ impl CachedQuery<'_> {
 
         // Fast path: the entry has the same steps, and no sample has changed.
         if entry.steps == steps && self.n_valid(entry.version, steps) == steps.n_steps {
-            return Some(Found {
+            return Some(CachedPart {
                 entry,
                 n_steps: steps.n_steps,
                 start_ms: steps.start_ms,
@@ -125,7 +125,7 @@ impl CachedQuery<'_> {
                 n_steps = n_steps.min(steps.n_steps - 1);
             }
             if n_steps > 0 {
-                return Some(Found {
+                return Some(CachedPart {
                     entry,
                     n_steps,
                     start_ms,
@@ -176,14 +176,14 @@ impl CachedQuery<'_> {
     }
 
     /// Returns `true` if the cached part is still valid.
-    pub(crate) fn is_still_valid(&self, found: &Found) -> bool {
+    pub(crate) fn is_still_valid(&self, found: &CachedPart) -> bool {
         let end_ms = self.split_ms(found).saturating_sub(self.steps.step_ms);
         let part = Steps::range(found.start_ms, end_ms, self.steps.step_ms);
         self.n_valid(found.entry.version, part) == part.n_steps
     }
 
     /// Returns the time of the first step after the cached part.
-    fn split_ms(&self, found: &Found) -> i64 {
+    fn split_ms(&self, found: &CachedPart) -> i64 {
         self.steps
             .start_ms
             .saturating_add(self.steps.step_ms.saturating_mul(found.n_steps as i64))
@@ -197,7 +197,7 @@ impl CachedQuery<'_> {
     pub(crate) fn whole(
         &self,
         ctx: &ReadContext,
-        found: &Found,
+        found: &CachedPart,
         charge: &mut Charge,
     ) -> Result<(Value, Annotations)> {
         let entry = &found.entry;
@@ -223,7 +223,7 @@ impl CachedQuery<'_> {
     pub(crate) fn join(
         &self,
         ctx: &ReadContext,
-        found: &Found,
+        found: &CachedPart,
         version: ReadVersion,
         fresh: Value,
         annotations: &Annotations,

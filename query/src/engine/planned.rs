@@ -7,7 +7,7 @@ use varve_tsdb::{Db, ReadContext};
 use super::request::{QueryResult, Request};
 use super::values::{instant_value, range_value};
 use crate::annotations::Annotations;
-use crate::cache::{CachedQuery, Found};
+use crate::cache::{CachedPart, CachedQuery};
 use crate::error::Result;
 use crate::eval::columns::{Limits, SampleLimit};
 use crate::eval::profile::Profile;
@@ -47,8 +47,9 @@ impl PlannedQuery<'_> {
         }
 
         let mut charge = self.ctx.charge();
+        // An instant query is cached as a whole or not at all, so `steps` are its own.
         let value = if self.request.steps.is_instant() {
-            let time_ms = self.request.steps.start_ms;
+            let time_ms = steps.start_ms;
             instant_value(
                 &mut evaluator,
                 self.plan,
@@ -113,7 +114,7 @@ impl PlannedQuery<'_> {
     fn cached_result(
         &self,
         cached: &CachedQuery<'_>,
-        found: &Found,
+        found: &CachedPart,
         timings: Timings,
     ) -> Result<QueryResult> {
         let mut charge = self.ctx.charge();
@@ -143,7 +144,7 @@ impl PlannedQuery<'_> {
     fn joined_result(
         &self,
         cached: &CachedQuery<'_>,
-        found: &Found,
+        found: &CachedPart,
         timings: Timings,
     ) -> Result<Option<QueryResult>> {
         let Some(version) = self.db.read_version() else {

@@ -160,17 +160,17 @@ impl Evaluator<'_> {
 
     /// Like [`Evaluator::each_with_labels`], for the input of aggregations. As in Prometheus, all
     /// samples of the input count as held until the aggregations end, even if they do not hold
-    /// them. If `is_sorted`, the series are in ascending order of labels.
+    /// them. With `must_sort`, passes the series in ascending order of labels.
     pub(super) fn each_input(
         &mut self,
         plan: &Plan,
         steps: Steps,
         hint: &LabelHint,
-        is_sorted: bool,
+        must_sort: bool,
         n_uses: usize,
         sink: Sink<'_>,
     ) -> Result<()> {
-        if is_sorted && steps.n_steps > 0 {
+        if must_sort && steps.n_steps > 0 {
             let mut vector = self.vector_with_labels(plan, steps, hint)?;
             sort_by(&mut vector.series, &self.limits, |a, b| {
                 a.labels.cmp(&b.labels)
@@ -198,7 +198,7 @@ impl Evaluator<'_> {
         if steps.n_steps == 0 {
             return Ok(());
         }
-        if self.subexpressions.is_materialized(plan)
+        if self.subexpressions.is_kept_whole(plan)
             || self.merges_series(plan)
             || self.source(plan).is_none()
         {
@@ -306,7 +306,7 @@ impl Evaluator<'_> {
             ),
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
-        let inner = steps.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
+        let inner = Steps::of_subquery(subquery.range_ms, step_ms, first_ms, last_ms);
         let mut step_sets = self.limits.ctx.charge();
         step_sets.grow(inner.n_steps / 8 * STEP_SETS_MAX)?;
         let (vector, stats) = self.with_own_sample_stats(inner.n_steps, |evaluator| {

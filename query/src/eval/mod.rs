@@ -12,6 +12,12 @@
 //! The evaluator is one type. Each submodule adds the methods for its operators. All methods
 //! recurse through [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
 //!
+//! ```text
+//! caller needs         all labels                                  the labels of a hint
+//! all series at once   vector                                      vector_with_labels
+//! one after the other  each_series, for an aggregation each_input  each_with_labels
+//! ```
+//!
 //! Invariants
 //! 1. Each stored series is decoded once per selector, for any number of steps.
 //! 2. Computations across series run in label order, unless they only count, so results do not

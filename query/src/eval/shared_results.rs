@@ -19,9 +19,9 @@ pub(crate) struct SharedResults {
     pub(super) results: HashMap<usize, SharedResult>,
     /// Classes of range functions that were computed in one scan with their siblings.
     pub(super) scanned: HashSet<usize>,
-    /// Classes of sources that were materialized while streaming, or that exceeded the size limit
+    /// Classes of sources that were copied while streaming, or that exceeded the size limit
     /// for this.
-    pub(super) materialized: HashSet<usize>,
+    pub(super) copied: HashSet<usize>,
 }
 
 /// A result that will be used again.

@@ -84,7 +84,7 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
     }
     Some(
         change
-            * extrapolation(
+            * extrapolation_factor(
                 window,
                 kind,
                 window.ends_ms(),
@@ -97,7 +97,7 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
 
 /// Returns the factor that extrapolates the change between the samples to the ends of the range.
 /// For rates, the factor includes the division by the seconds of the range.
-pub(super) fn extrapolation(
+pub(super) fn extrapolation_factor(
     window: &Window<'_>,
     kind: RateKind,
     ends_ms: (i64, i64),
@@ -115,7 +115,7 @@ pub(super) fn extrapolation(
     extrapolation.factor(
         kind,
         window.range_seconds,
-        extrapolation.to_start(kind, first_value, change),
+        extrapolation.limited_to_start(kind, first_value, change),
     )
 }
 
@@ -163,7 +163,7 @@ impl Extrapolation {
     /// Returns the time added at the start, in seconds. A counter with this first value and change
     /// is not extrapolated below 0.
     #[inline]
-    pub(super) fn to_start(self, kind: RateKind, first_value: f64, change: f64) -> f64 {
+    pub(super) fn limited_to_start(self, kind: RateKind, first_value: f64, change: f64) -> f64 {
         if kind.is_counter && change > 0.0 && first_value >= 0.0 {
             let to_zero = self.sampled * (first_value / change);
             if to_zero < self.to_start {
@@ -476,11 +476,8 @@ mod tests {
 
     #[test]
     fn only_counters_restart_at_zero_after_a_reset() {
-        check(
-            increase,
-            &[10.0, 2.0, 12.0],
-            Some(12.0 + 10.0 * 12.0 / 12.0 * 1.0 * 0.0 + 6.0),
-        );
+        // The change is 2, plus 10 before the reset, in 20 s. Extrapolated by 10 s: 12 * 1.5.
+        check(increase, &[10.0, 2.0, 12.0], Some(18.0));
         check(
             |window, _| extrapolated(window, DELTA),
             &[10.0, 2.0, 12.0],

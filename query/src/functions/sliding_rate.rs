@@ -72,7 +72,9 @@ impl SlidingRate {
         if kind.is_counter {
             change = add_resets(change, window);
         }
-        let to_start = cached.extrapolation.to_start(kind, first_value, change);
+        let to_start = cached
+            .extrapolation
+            .limited_to_start(kind, first_value, change);
         // Fast path: the counter is not near 0, so its value does not limit the extrapolation.
         let factor = if cached.extrapolation.is_full_start(to_start) {
             cached.factor
@@ -93,8 +95,11 @@ impl Cached {
         } = times;
         let extrapolation = Extrapolation::new(sampled_ms, to_start_ms, to_end_ms, n_intervals);
         // A change of 0 does not limit the extrapolation.
-        let factor =
-            extrapolation.factor(kind, range_seconds, extrapolation.to_start(kind, 0.0, 0.0));
+        let factor = extrapolation.factor(
+            kind,
+            range_seconds,
+            extrapolation.limited_to_start(kind, 0.0, 0.0),
+        );
         Self {
             times,
             extrapolation,

@@ -68,11 +68,12 @@ impl HistogramSum {
             compensation,
         } = self;
         if let Some(compensation) = compensation {
-            let mut n_positive = 0;
-            let mut n_negative = 0;
+            let mut first_positive = 0;
+            let mut first_negative = 0;
+            // Buckets within the zero bucket are counted there.
             if !sum.is_custom() {
-                n_positive = sum.n_in_zero_bucket(&sum.positive);
-                n_negative = sum.n_in_zero_bucket(&sum.negative);
+                first_positive = sum.n_in_zero_bucket(&sum.positive);
+                first_negative = sum.n_in_zero_bucket(&sum.negative);
             }
             sum.zero_count += compensation.zero_count;
             sum.count += compensation.count;
@@ -80,12 +81,12 @@ impl HistogramSum {
             add_terms(
                 sum.positive.counts_mut(),
                 &compensation.positive,
-                n_positive,
+                first_positive,
             );
             add_terms(
                 sum.negative.counts_mut(),
                 &compensation.negative,
-                n_negative,
+                first_negative,
             );
         }
         sum
@@ -161,13 +162,13 @@ fn add_exponential(
         (&mut compensation.negative, &other.negative, false),
     ];
     for (compensation, buckets, is_positive) in sides {
-        let merged = if other.schema > sum.schema {
+        let reduced = if other.schema > sum.schema {
             let zeros = vec![0.0; buckets.len()];
             Some(buckets.reduce_resolution_compensated(&zeros, other.schema, sum.schema))
         } else {
             None
         };
-        let (buckets, buckets_compensation) = match &merged {
+        let (buckets, buckets_compensation) = match &reduced {
             Some((buckets, compensation)) => (buckets, Some(&compensation[..])),
             None => (buckets, None),
         };

@@ -1,4 +1,5 @@
-//! Hyperbolic functions and their inverses.
+//! Hyperbolic functions and their inverses: ports of those of Go's `math`, with the same results bit
+//! for bit.
 
 use std::f64::consts::LN_2;
 
@@ -6,8 +7,8 @@ use super::exponential::exp;
 use super::logarithm::{ln, ln_1p};
 use super::parts::polynomial;
 
-/// From this value on, the smaller exponential is negligible.
-const ONE_EXPONENTIAL: f64 = 21.0;
+/// From this value on, exp(-x) is negligible beside exp(x).
+const LARGE: f64 = 21.0;
 /// From this value on, 1 is negligible compared with the square, so the inverse is the logarithm of
 /// twice the value.
 const ONE_IS_NEGLIGIBLE: f64 = (1_u64 << 28) as f64;
@@ -16,7 +17,7 @@ const NEAR_ZERO: f64 = 1.0 / (1_u64 << 28) as f64;
 
 /// Hyperbolic sine.
 pub(crate) fn sinh(value: f64) -> f64 {
-    /// Hart and Cheney, number 2029.
+    /// The coefficients are those of Hart and Cheney, Computer Approximations, function 2029.
     const P: [f64; 4] = [
         -0.263_056_321_339_749_706_281_948_9e2,
         -0.289_421_135_598_956_380_728_466_036_6e4,
@@ -30,7 +31,7 @@ pub(crate) fn sinh(value: f64) -> f64 {
         -0.630_767_364_049_771_699_121_207_727_7e6,
     ];
     let size = value.abs();
-    let result = if size > ONE_EXPONENTIAL {
+    let result = if size > LARGE {
         exp(size) * 0.5
     } else if size > 0.5 {
         let exponential = exp(size);
@@ -45,7 +46,7 @@ pub(crate) fn sinh(value: f64) -> f64 {
 /// Hyperbolic cosine.
 pub(crate) fn cosh(value: f64) -> f64 {
     let exponential = exp(value.abs());
-    if value.abs() > ONE_EXPONENTIAL {
+    if value.abs() > LARGE {
         exponential * 0.5
     } else {
         (exponential + 1.0 / exponential) * 0.5
@@ -55,7 +56,7 @@ pub(crate) fn cosh(value: f64) -> f64 {
 /// Hyperbolic tangent.
 pub(crate) fn tanh(value: f64) -> f64 {
     /// Half of the logarithm of 2^127. From this value on, the result is 1.
-    const ONE: f64 = 0.5 * 88.029_691_931_113_05;
+    const TANH_IS_ONE: f64 = 0.5 * 88.029_691_931_113_05;
     const P: [f64; 3] = [
         -9.643_991_794_250_523e-1,
         -9.928_772_310_019_186e1,
@@ -68,7 +69,7 @@ pub(crate) fn tanh(value: f64) -> f64 {
         4.844_063_053_251_255e3,
     ];
     let size = value.abs();
-    if size > ONE {
+    if size > TANH_IS_ONE {
         return 1.0_f64.copysign(value);
     }
     if size >= 0.625 {

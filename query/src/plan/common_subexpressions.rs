@@ -69,7 +69,7 @@ impl<'a> CommonSubexpressions<'a> {
 
     /// Returns `true` if the value of an expression is used more than once and at least one use
     /// needs all series at once.
-    pub(crate) fn is_materialized(&self, plan: &Plan) -> bool {
+    pub(crate) fn is_kept_whole(&self, plan: &Plan) -> bool {
         let Uses { n, needs_all } = self.uses[self.class(plan)];
         n > 1 && needs_all && is_shareable(plan)
     }
@@ -262,8 +262,8 @@ mod tests {
     use crate::steps::Steps;
     use varve_promql::Features;
 
-    /// Checks the number of shared expressions, and how many of these are materialized.
-    fn check(query: &str, n_shared: usize, n_materialized: usize) {
+    /// Checks the number of shared expressions, and how many of these are kept whole.
+    fn check(query: &str, n_shared: usize, n_kept_whole: usize) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
         let plan = build(&expr, Steps::range(0, 60_000, 1000)).unwrap();
         let subexpressions = CommonSubexpressions::of(&plan);
@@ -271,7 +271,7 @@ mod tests {
         let mut classes = std::collections::BTreeMap::new();
         while let Some(plan) = all.pop() {
             if let (class, 2..) = subexpressions.uses(plan) {
-                classes.insert(class, subexpressions.is_materialized(plan));
+                classes.insert(class, subexpressions.is_kept_whole(plan));
             }
             all.extend(plan.children());
         }
@@ -280,10 +280,10 @@ mod tests {
                 classes.len(),
                 classes
                     .values()
-                    .filter(|materialized| **materialized)
+                    .filter(|is_kept_whole| **is_kept_whole)
                     .count()
             ),
-            (n_shared, n_materialized),
+            (n_shared, n_kept_whole),
             "{query}"
         );
     }

@@ -65,9 +65,9 @@ impl Shift {
         at_ms: None,
     };
 
-    /// Returns the evaluation time of a step.
-    pub(crate) fn apply(self, step_ms: i64) -> i64 {
-        self.at_ms.unwrap_or(step_ms).saturating_sub(self.offset_ms)
+    /// Returns the evaluation time of a step at `time_ms`.
+    pub(crate) fn apply(self, time_ms: i64) -> i64 {
+        self.at_ms.unwrap_or(time_ms).saturating_sub(self.offset_ms)
     }
 }
 

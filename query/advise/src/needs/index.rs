@@ -119,12 +119,15 @@ impl Needs {
     }
 
     /// Returns for each need whether its result is read. A recording rule is read if its result is
-    /// read. Each selector is compared with the names of all recording rules; `check` is called
-    /// before each of them.
+    /// read. `check` is called before each selector is compared with the names of all recording
+    /// rules.
     ///
     /// # Errors
     /// Those of `check`.
-    pub(crate) fn read<E>(&self, check: impl Fn() -> Result<(), E>) -> Result<Vec<bool>, E> {
+    pub(crate) fn which_are_read<E>(
+        &self,
+        check: impl Fn() -> Result<(), E>,
+    ) -> Result<Vec<bool>, E> {
         let mut writers: HashMap<&str, Vec<usize>> = HashMap::new();
         for (need_idx, need) in self.needs.iter().enumerate() {
             if let Consumer::Record(name) = &need.consumer {
@@ -183,10 +186,10 @@ mod tests {
         needs.add(need(Consumer::Record("r:3".into()), &["r:3", "b"]));
         needs.add(need(Consumer::Reader, &["r:2", "c"]));
         assert_eq!(
-            needs.read(|| Ok::<_, ()>(())),
+            needs.which_are_read(|| Ok::<_, ()>(())),
             Ok(vec![true, true, false, true])
         );
-        assert_eq!(needs.read(|| Err("canceled")), Err("canceled"));
+        assert_eq!(needs.which_are_read(|| Err("canceled")), Err("canceled"));
         assert_eq!(
             needs.recorded().into_iter().collect::<Vec<_>>(),
             ["r:1", "r:2", "r:3"]

@@ -141,7 +141,7 @@ impl Evaluator<'_> {
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
         let aggregates: Vec<_> = aggregates.flatten().collect();
         let hint = labels_for(&aggregates);
-        let is_sorted = self.sorts_input_of(&aggregates);
+        let must_sort = self.sorts_input_of(&aggregates);
         let mut folds: Vec<_> = aggregates
             .into_iter()
             .map(|aggregate| Folds::new(aggregate, steps))
@@ -154,7 +154,7 @@ impl Evaluator<'_> {
             &aggregate.expr,
             steps,
             &hint,
-            is_sorted,
+            must_sort,
             n_uses,
             &mut |series| {
                 folds

@@ -25,12 +25,12 @@ impl Evaluator<'_> {
         let mut values: Vec<Values> = Vec::new();
         let mut charge = self.limits.ctx.charge();
         let mut ignored_histograms = false;
-        let is_sorted = self.sorts_input_of(&[aggregate]);
+        let must_sort = self.sorts_input_of(&[aggregate]);
         self.each_input(
             &aggregate.expr,
             steps,
             &hint,
-            is_sorted,
+            must_sort,
             1,
             &mut |mut series| {
                 if !series.column.histograms.is_empty() {

@@ -80,7 +80,7 @@ impl Evaluator<'_> {
         let many = if swapped { &link.rhs } else { first };
         let are_vectors =
             first.value_type == ValueType::Vector && link.rhs.value_type == ValueType::Vector;
-        if !are_vectors || !self.reads_one_metric(many) {
+        if !are_vectors || !self.are_distinct_by_any_label(many) {
             return Ok(None);
         }
         // The left side is always evaluated first.

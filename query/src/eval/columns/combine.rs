@@ -57,8 +57,8 @@ impl OperatorAnnotations {
 }
 
 /// Combines two values at each of `steps`. With `return_bool` the result is 0 or 1. Returns the
-/// steps that have a result, ignoring the filter of a comparison. The caller charges `out` if it
-/// stores it.
+/// steps that have a result, also those that a comparison filters out. Histograms are charged only
+/// until it returns: the caller charges `out` if it stores it.
 pub(crate) fn combine_steps(
     steps: &StepSet,
     return_bool: bool,

@@ -10,8 +10,8 @@ use varve_tsdb::ReadContext;
 use super::column::Column;
 use crate::error::{Error, Result};
 
-/// Maximum number of steps of a column that is allocated before it is charged.
-const SMALL_COLUMN_STEPS: usize = 512;
+/// Columns up to this number of steps are allocated without a check that there is memory for them.
+const UNCHECKED_STEPS_MAX: usize = 512;
 
 /// The number of samples that a query holds, and the limit.
 #[derive(Debug, Clone)]
@@ -121,8 +121,9 @@ impl Limits {
 
     /// Creates a column without values. The caller charges it if it stores it.
     pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
-        // Fast path: small columns are not charged before they are allocated.
-        if n_steps > SMALL_COLUMN_STEPS {
+        // Fails before it allocates a large column for which there is no memory. The charge is
+        // dropped at once, since the caller charges what it stores.
+        if n_steps > UNCHECKED_STEPS_MAX {
             drop(self.charge_column(n_steps)?);
         }
         Ok(Column::absent(n_steps))

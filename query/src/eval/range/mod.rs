@@ -72,7 +72,7 @@ impl Evaluator<'_> {
                     sink,
                 )?;
                 for sibling in siblings {
-                    self.share_materialized(sibling.materializer);
+                    self.share_copy(sibling.copy_collector);
                 }
                 Ok(())
             }

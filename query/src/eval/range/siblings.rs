@@ -13,21 +13,21 @@ use super::duplicate_labels::DuplicateLabels;
 use super::function::RangeEvaluation;
 use crate::error::Result;
 use crate::eval::evaluator::Evaluator;
-use crate::eval::stream::{Batch, Materializer, OPTIONAL_RESULT_SIZE_MAX};
+use crate::eval::stream::{Batch, CopyCollector, OPTIONAL_RESULT_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
 use crate::steps::Steps;
 
 /// Receives the result of a sibling function.
 pub(super) struct Sibling<'p> {
     duplicates: DuplicateLabels,
-    pub(super) materializer: Materializer<'p>,
+    pub(super) copy_collector: CopyCollector<'p>,
 }
 
 impl Sibling<'_> {
     /// Adds the output of a batch; `None` if the batch failed.
     pub(super) fn add(&mut self, batch: Option<Batch<'_>>) {
         let batch = batch.filter(|batch| self.duplicates.check(&batch.renamed).is_ok());
-        self.materializer.add(batch.map(Batch::into_parts));
+        self.copy_collector.add(batch.map(Batch::into_parts));
     }
 }
 
@@ -94,13 +94,13 @@ impl<'a> Evaluator<'a> {
             OPTIONAL_RESULT_SIZE_MAX
         };
         let evaluation = self.range_evaluation(call, steps)?;
-        let materializer = self.materializer_of(plan, size_max, steps.n_steps);
+        let copy_collector = self.copy_collector_of(plan, size_max, steps.n_steps);
         let duplicates = DuplicateLabels::new(self.limits.ctx.charge());
         Ok(Some((
             evaluation,
             Sibling {
                 duplicates,
-                materializer,
+                copy_collector,
             },
         )))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use varve_model::SampleColumns;
 use varve_model::staleness::is_stale_nan;
+use varve_tsdb::select::Series as StoredSeries;
 
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
@@ -36,13 +37,13 @@ pub(super) struct InstantSelection {
 impl InstantSelection {
     pub(super) fn produce(
         &self,
-        batch: &[varve_tsdb::select::Series],
+        stored: &[StoredSeries],
         limits: &Limits,
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = SampleColumns::default();
-        out.reserve(batch.len())?;
-        varve_tsdb::select::Series::try_for_each(batch, |series| {
+        out.reserve(stored.len())?;
+        StoredSeries::try_for_each(stored, |series| {
             samples.clear();
             series.read(&mut samples)?;
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {

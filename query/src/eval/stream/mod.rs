@@ -13,12 +13,12 @@
 //!    [`LabelHint::None`] is requested.
 //! 2. A batch is charged until its series have been consumed.
 
-mod materialize;
 mod pipeline;
+mod share_source;
 mod stage;
 
-pub(super) use materialize::{Materializer, OPTIONAL_RESULT_SIZE_MAX};
 pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
+pub(super) use share_source::{CopyCollector, OPTIONAL_RESULT_SIZE_MAX};
 pub(super) use stage::{Stage, StageKind};
 use varve_promql::ast::{UnaryOp, ValueType};
 
@@ -42,8 +42,8 @@ impl Evaluator<'_> {
         let mut source = plan;
         while let Some(input) = source.streamed_input() {
             source = input;
-            // Materialized results are not streamed.
-            if self.subexpressions.is_materialized(source) {
+            // Results that are kept whole are not streamed.
+            if self.subexpressions.is_kept_whole(source) {
                 return None;
             }
         }
@@ -90,7 +90,7 @@ impl Evaluator<'_> {
             .source(plan)
             .ok_or_else(|| Error::mistyped(ValueType::Vector))?;
         let stages = self.stages(plan, source, steps)?;
-        let materialize = self.materialization(
+        let copy_target = self.copy_target(
             source,
             if std::ptr::eq(source, plan) {
                 n_uses
@@ -98,13 +98,13 @@ impl Evaluator<'_> {
                 1
             },
         );
-        let labels = match materialize {
+        let labels = match copy_target {
             None => self.source_labels(source, &stages, hint),
             Some(_) => LabelHint::All,
         };
         let pipeline = Pipeline {
             labels,
-            materialize,
+            copy_target,
             ..self.pipeline(stages, steps)
         };
         match &source.kind {
@@ -271,7 +271,7 @@ impl Evaluator<'_> {
             sample_stats: self.sample_stats.empty(steps.n_steps),
             n_steps: steps.n_steps,
             labels: LabelHint::All,
-            materialize: None,
+            copy_target: None,
             siblings: Vec::new(),
         }
     }
@@ -303,9 +303,9 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns `true` if no other expression shares the result of `plan`, and all its series have
-    /// the same metric name. Its series are then distinct even if only some labels are read.
-    pub(super) fn reads_one_metric(&self, plan: &Plan) -> bool {
+    /// Returns `true` if the series of `plan` are distinct even if only some labels are read: no
+    /// other expression shares its result, and all its series have the same metric name.
+    pub(super) fn are_distinct_by_any_label(&self, plan: &Plan) -> bool {
         let is_plain =
             !self.settings.features.delayed_name_removal && self.subexpressions.uses(plan).1 <= 1;
         is_plain && self.source(plan).is_some_and(Plan::reads_one_metric) && !self.has_name_labels()
@@ -331,9 +331,9 @@ impl Evaluator<'_> {
             .map(|_| OperatorAnnotations::default())
             .collect();
         let mut outputs = vec![OutputCount::default(); pipeline.stages.len() + 1];
-        let mut materializer = pipeline
-            .materialize
-            .map(|target| self.materializer(target, pipeline.n_steps));
+        let mut copy_collector = pipeline
+            .copy_target
+            .map(|target| self.copy_collector(target, pipeline.n_steps));
         workers.in_order(
             next,
             |input| {
@@ -346,8 +346,8 @@ impl Evaluator<'_> {
             |mut batch: Batch<'_>| {
                 pipeline.limits.check()?;
                 check(&mut batch)?;
-                if let Some(materializer) = &mut materializer {
-                    materializer.add(Some(batch.source_output()));
+                if let Some(copy_collector) = &mut copy_collector {
+                    copy_collector.add(Some(batch.source_output()));
                 }
                 annotations.merge(std::mem::take(&mut batch.annotations));
                 self.sample_stats.add_all(&batch.sample_stats);
@@ -360,8 +360,8 @@ impl Evaluator<'_> {
                 batch.series.into_iter().try_for_each(&mut *sink)
             },
         )?;
-        if let Some(materializer) = materializer {
-            self.share_materialized(materializer);
+        if let Some(copy_collector) = copy_collector {
+            self.share_copy(copy_collector);
         }
         annotations.add_to(&mut self.annotations);
         self.record_stages(source, pipeline, outputs, stage_annotations);

@@ -5,7 +5,7 @@ use varve_model::Labels;
 use varve_model::labels::NAME_LABELS;
 use varve_tsdb::select::{LabelHint, SelectHints};
 
-use super::materialize::Materialization;
+use super::share_source::CopyTarget;
 use super::stage::Stage;
 use crate::annotations::AnnotationList;
 use crate::error::Result;
@@ -58,8 +58,8 @@ pub(in crate::eval) struct Pipeline<'p> {
     pub(super) n_steps: usize,
     /// The labels that the series need.
     pub(super) labels: LabelHint,
-    /// The source, if its output is to be materialized for other uses.
-    pub(super) materialize: Option<Materialization<'p>>,
+    /// The source, if its output is copied for other uses.
+    pub(super) copy_target: Option<CopyTarget<'p>>,
     /// One pipeline without stages for each other function computed in the same scan.
     pub(super) siblings: Vec<Pipeline<'p>>,
 }
@@ -98,7 +98,7 @@ pub(in crate::eval) struct Batch<'w> {
     /// Output counts of the source and of each stage.
     pub(super) outputs: Vec<OutputCount>,
     n_pushed: usize,
-    /// Unchanged series of the source, if they are materialized.
+    /// Unchanged series of the source, if they are copied.
     source_series: Vec<Series>,
     /// Bytes of `series` that are not charged yet.
     uncharged: usize,
@@ -199,7 +199,7 @@ impl<'w> Batch<'w> {
         if self.n_pushed.is_multiple_of(SERIES_BETWEEN_PAUSES) {
             scheduler::pause();
         }
-        if self.pipeline.materialize.is_some() {
+        if self.pipeline.copy_target.is_some() {
             self.charge.grow(series_size(&series))?;
             self.source_series.push(series.clone());
         }

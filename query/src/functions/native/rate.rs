@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use varve_model::histogram::ResetHint;
 
-use super::super::rate::{RateKind, extrapolation, factor_from_start, instant_change};
+use super::super::rate::{RateKind, extrapolation_factor, factor_from_start, instant_change};
 use super::super::window::{HistogramSample, SampleValue, Window};
 use crate::annotations::HistogramOperation::{Addition, Subtraction};
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
@@ -86,7 +86,7 @@ fn extrapolated_change(
         return Ok(None);
     };
     let times_ms = (first.timestamp_ms, last.timestamp_ms);
-    let factor = extrapolation(
+    let factor = extrapolation_factor(
         window,
         kind,
         times_ms,

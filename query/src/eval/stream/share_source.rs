@@ -1,14 +1,14 @@
-//! Materializes a stream for its other uses: `sum(x) + max(abs(x))` reads `x` once.
+//! Copies the series of a source for its other uses: `sum(x) + max(abs(x))` reads `x` once.
 //!
 //! The first use stores the series of the source while it streams them. If no use needs all series
 //! at once, the stored size is limited: queries that aggregate many series read them again instead
 //! of holding them.
 //!
 //! Invariants
-//! 1. A materialization that fails or exceeds its limit is dropped, and the expression is evaluated
-//!    again at its next use. Errors, annotations and statistics are always those of a separate
+//! 1. A copy that fails or exceeds its limit is dropped, and the expression is evaluated again at
+//!    its next use. Errors, annotations and statistics are always those of a separate
 //!    evaluation.
-//! 2. Each source is materialized at most once, even if that fails.
+//! 2. Each source is copied at most once, even if that fails.
 
 use crate::annotations::AnnotationList;
 use crate::eval::columns::{Limits, Series, Vector};
@@ -20,24 +20,24 @@ use crate::plan::Plan;
 /// Maximum size in bytes of a result that is stored only to avoid reading its series again.
 pub(in crate::eval) const OPTIONAL_RESULT_SIZE_MAX: usize = 16 << 20;
 
-/// An expression to materialize, and the number of remaining uses.
+/// An expression whose result is copied, and the number of its remaining uses.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::eval) struct Materialization<'p> {
+pub(in crate::eval) struct CopyTarget<'p> {
     class: usize,
     uses_left: usize,
     plan: &'p Plan,
     size_max: usize,
 }
 
-/// A result that is being materialized.
-pub(in crate::eval) struct Materializer<'p> {
-    target: Materialization<'p>,
+/// A copy of a result, in progress.
+pub(in crate::eval) struct CopyCollector<'p> {
+    target: CopyTarget<'p>,
     /// `None` after a failure or above the size limit.
     result: Option<(Vector, AnnotationList, StepSampleStats)>,
 }
 
-impl<'p> Materializer<'p> {
-    fn new(target: Materialization<'p>, limits: &Limits, sample_stats: StepSampleStats) -> Self {
+impl<'p> CopyCollector<'p> {
+    fn new(target: CopyTarget<'p>, limits: &Limits, sample_stats: StepSampleStats) -> Self {
         Self {
             target,
             result: Some((limits.vector(), AnnotationList::default(), sample_stats)),
@@ -67,18 +67,18 @@ impl<'p> Materializer<'p> {
 }
 
 impl Evaluator<'_> {
-    /// Returns how to materialize the series of a source; the stream serves `n_served` of its uses.
+    /// Returns how to copy the series of a source; the stream serves `n_served` of its uses.
     /// Returns `None` if no use is left, or if it was tried before.
-    pub(super) fn materialization<'p>(
+    pub(super) fn copy_target<'p>(
         &mut self,
         source: &'p Plan,
         n_served: usize,
-    ) -> Option<Materialization<'p>> {
+    ) -> Option<CopyTarget<'p>> {
         let (class, n_uses) = self.subexpressions.uses(source);
         let uses_left = n_uses.saturating_sub(n_served);
         let is_new =
-            uses_left > 0 && !self.shared.contains(class) && self.shared.materialized.insert(class);
-        is_new.then_some(Materialization {
+            uses_left > 0 && !self.shared.contains(class) && self.shared.copied.insert(class);
+        is_new.then_some(CopyTarget {
             class,
             uses_left,
             plan: source,
@@ -86,16 +86,16 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Starts to materialize the result of an expression for all of its uses.
-    pub(in crate::eval) fn materializer_of<'p>(
+    /// Starts to copy the result of an expression for all of its uses.
+    pub(in crate::eval) fn copy_collector_of<'p>(
         &self,
         plan: &'p Plan,
         size_max: usize,
         n_steps: usize,
-    ) -> Materializer<'p> {
+    ) -> CopyCollector<'p> {
         let (class, uses_left) = self.subexpressions.uses(plan);
-        self.materializer(
-            Materialization {
+        self.copy_collector(
+            CopyTarget {
                 class,
                 uses_left,
                 plan,
@@ -105,23 +105,23 @@ impl Evaluator<'_> {
         )
     }
 
-    pub(super) fn materializer<'p>(
+    pub(super) fn copy_collector<'p>(
         &self,
-        target: Materialization<'p>,
+        target: CopyTarget<'p>,
         n_steps: usize,
-    ) -> Materializer<'p> {
-        Materializer::new(target, &self.limits, self.sample_stats.empty(n_steps))
+    ) -> CopyCollector<'p> {
+        CopyCollector::new(target, &self.limits, self.sample_stats.empty(n_steps))
     }
 
-    /// Makes a materialized result available to the other uses, unless the materialization failed.
-    pub(in crate::eval) fn share_materialized(&mut self, materializer: Materializer<'_>) {
-        let Materialization {
+    /// Makes a copy available to the other uses, unless it failed.
+    pub(in crate::eval) fn share_copy(&mut self, copy_collector: CopyCollector<'_>) {
+        let CopyTarget {
             class,
             uses_left,
             plan,
             ..
-        } = materializer.target;
-        if let Some((vector, annotations, sample_stats)) = materializer.result {
+        } = copy_collector.target;
+        if let Some((vector, annotations, sample_stats)) = copy_collector.result {
             self.share(
                 class,
                 uses_left,
