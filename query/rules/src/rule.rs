@@ -52,7 +52,7 @@ pub enum Health {
     Unknown,
     /// It succeeded.
     Good,
-    /// It failed.
+    /// It failed, or a sample of it was rejected.
     Bad,
 }
 
@@ -85,7 +85,7 @@ pub struct EvaluationRecord {
     pub peak_bytes: u64,
     /// Number of samples of the result.
     pub n_results: u64,
-    /// The reason of a failure.
+    /// Why it failed, or why its first rejected sample was not stored.
     pub error: Option<String>,
 }
 

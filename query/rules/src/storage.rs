@@ -10,8 +10,8 @@ use varve_query::{ScanPlan, SharedScans, VectorSample};
 use crate::alert::state::Notification;
 use crate::time::Time;
 
-/// Access to the store. Each query and each append is a separate request with its own deadline and
-/// memory budget.
+/// The services that rules use. Each query and each append is a separate request with its own
+/// deadline and memory budget.
 pub trait Storage: Sync {
     /// Starts background work on this thread, until the returned value is dropped: each
     /// [`scheduler::pause`] then lets more urgent work run. Returns `None` if nothing else needs
@@ -35,7 +35,7 @@ pub trait Storage: Sync {
     ///
     /// # Errors
     /// The request failed. Some of its samples may be stored.
-    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure>;
+    fn append(&self, budget: OutputBudget, samples: &[Output]) -> Result<Vec<Rejection>, Failure>;
 
     /// Returns the newest sample in `range` of each series that passes all matchers.
     ///
@@ -69,7 +69,7 @@ pub struct RuleRef<'a> {
     pub file: &'a str,
     /// The group.
     pub group: &'a str,
-    /// The rule; empty for staleness markers of a group.
+    /// The name of the rule.
     pub rule: &'a str,
 }
 
@@ -115,14 +115,14 @@ impl Failure {
     }
 }
 
-/// The kind of samples that a rule writes.
+/// The budget that may deny samples of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputKind {
-    /// The result of a recording rule. A budget may deny new series.
-    Recorded,
-    /// `ALERTS` and `ALERTS_FOR_STATE`, which are bounded by limits on alerts and denied by no
-    /// budget.
-    Alerts,
+pub enum OutputBudget {
+    /// That of the team: for the result of a recording rule.
+    Team,
+    /// None: for `ALERTS` and `ALERTS_FOR_STATE`, which are bounded by limits on alerts, and for
+    /// staleness markers of series that no rule writes any more.
+    Exempt,
 }
 
 /// A sample that a rule writes.

@@ -60,7 +60,7 @@ impl Threads {
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns
     /// when all calls have ended. The caller holds a [`Permit`] for this thread.
-    pub(crate) fn share<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
+    pub(crate) fn run_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {
             while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -114,7 +114,7 @@ mod tests {
         let all_busy = |n_threads| {
             let together = Barrier::new(n_threads);
             let items = vec![(); n_threads];
-            threads.share(&items, |()| {
+            threads.run_each(&items, |()| {
                 together.wait();
                 assert_eq!(threads.0.state.lock().n_free, 0);
                 together.wait();

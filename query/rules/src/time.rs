@@ -62,7 +62,7 @@ impl Time {
 
     /// Returns `true` if at least `duration` has passed since `earlier`. `earlier` may be in the
     /// future.
-    pub(crate) fn is_past(self, earlier: Self, duration: Duration) -> bool {
+    pub(crate) fn has_passed(self, duration: Duration, earlier: Self) -> bool {
         self.ns.saturating_sub(earlier.ns) >= as_ns(duration)
     }
 }

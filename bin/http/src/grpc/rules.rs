@@ -59,7 +59,7 @@ fn group_message(group: &Group, rules: Vec<RuleMessage>) -> RuleGroup {
         rules,
         interval: group.schedule().interval().as_secs_f64(),
         evaluation_seconds: status.last_duration.as_secs_f64(),
-        last_evaluation: Some(timestamp(status.last_evaluation)),
+        last_evaluation: Some(timestamp(status.last_started)),
         partial_response_strategy: ABORT,
         limit: group.definition.limit as i64,
     }

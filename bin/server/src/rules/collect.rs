@@ -74,7 +74,7 @@ const GROUP_METRICS: [(&str, GroupValue); 12] = [
         "prometheus_rule_group_last_evaluation_timestamp_seconds",
         |_, status| {
             status
-                .last_evaluation
+                .last_started
                 .map_or(0.0, |time| time.ns() as f64 / 1e9)
         },
     ),
@@ -98,7 +98,7 @@ const GROUP_METRICS: [(&str, GroupValue); 12] = [
     }),
     (
         "prometheus_rule_group_last_evaluation_samples",
-        |_, status| status.last_n_samples as f64,
+        |_, status| status.last_n_results as f64,
     ),
 ];
 

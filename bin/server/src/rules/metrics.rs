@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prometheus::{Histogram, IntCounter};
-use varve_rules::{Iteration, Mode};
+use varve_rules::{EvaluationTimes, Mode};
 use varve_system::metrics::{Registrar, SummaryVec};
 
 /// Bucket bounds of durations, as in Prometheus.
@@ -71,11 +71,11 @@ impl RuleMetrics {
     }
 
     /// Notes the durations of an evaluation.
-    pub(super) fn note_end(&self, iteration: &Iteration) {
-        let group_s = iteration.duration.as_secs_f64();
+    pub(super) fn note_end(&self, times: &EvaluationTimes) {
+        let group_s = times.total.as_secs_f64();
         self.group_summary.observe("", group_s);
         self.group_seconds.observe(group_s);
-        for rule_s in iteration.rules.iter().map(Duration::as_secs_f64) {
+        for rule_s in times.rules.iter().map(Duration::as_secs_f64) {
             self.rule_summary.observe("", rule_s);
             self.rule_seconds.observe(rule_s);
         }

@@ -13,7 +13,7 @@ use varve_query::stats::StatsMode;
 use varve_query::{
     Engine, Error, Request, ScanPlan, SharedScans, Steps, Value, VectorSample, usage,
 };
-use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
+use varve_rules::storage::{Answer, Failure, Output, OutputBudget, Query, RuleRef, Storage};
 use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
 use varve_tsdb::ReadContext;
@@ -195,7 +195,7 @@ impl Storage for RuleStorage<'_> {
         }
     }
 
-    fn append(&self, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
+    fn append(&self, budget: OutputBudget, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let samples: Vec<RecordedSample<'_>> = samples
             .iter()
             .map(|output| RecordedSample {
@@ -207,9 +207,9 @@ impl Storage for RuleStorage<'_> {
                     .map(|histogram| Arc::new(histogram.to_stored())),
             })
             .collect();
-        let budget = match kind {
-            OutputKind::Recorded => RecordedBudget::Team,
-            OutputKind::Alerts => RecordedBudget::Exempt,
+        let budget = match budget {
+            OutputBudget::Team => RecordedBudget::Team,
+            OutputBudget::Exempt => RecordedBudget::Exempt,
         };
         self.store
             .receiver

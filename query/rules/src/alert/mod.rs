@@ -9,6 +9,6 @@ pub(crate) mod state;
 
 pub use restore::RestoreOptions;
 pub(crate) use restore::{Stored, restore};
-pub(crate) use rule::{Evaluation, Source, evaluate};
+pub(crate) use rule::{Evaluation, RuleParts, evaluate};
 pub(crate) use state::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE, Alerts};
 pub use state::{Alert, AlertState, Notification};

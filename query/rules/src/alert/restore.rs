@@ -41,7 +41,7 @@ pub(crate) type Newest = Vec<(Labels, Sample)>;
 pub(crate) fn restore(
     alerts: &mut Alerts,
     stored: &Newest,
-    hold: Duration,
+    pending_for: Duration,
     now: Time,
     options: RestoreOptions,
 ) {
@@ -56,24 +56,29 @@ pub(crate) fn restore(
         else {
             continue;
         };
-        if let Some(active_at) = active_at(*sample, hold, now, options.grace_period) {
+        if let Some(active_at) = active_at(*sample, pending_for, now, options.grace_period) {
             alert.active_at = active_at;
         }
     }
 }
 
 /// Returns the time from which an alert counts as active, or `None` if it starts again.
-fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) -> Option<Time> {
+fn active_at(
+    sample: Sample,
+    pending_for: Duration,
+    now: Time,
+    grace_period: Duration,
+) -> Option<Time> {
     let down_at = Time::from_seconds(Time::from_ms(sample.timestamp_ms).seconds());
     let active_at = Time::from_seconds(sample.value as i64);
-    let left_ns = as_ns(hold).saturating_sub(down_at.ns().saturating_sub(active_at.ns()));
+    let left_ns = as_ns(pending_for).saturating_sub(down_at.ns().saturating_sub(active_at.ns()));
     if left_ns <= 0 {
         // It was firing before the outage.
         Some(active_at)
-    } else if hold < grace_period {
+    } else if pending_for < grace_period {
         None
     } else if left_ns < as_ns(grace_period) {
-        Some(now + grace_period - hold)
+        Some(now + grace_period - pending_for)
     } else {
         Some(active_at + now.since(down_at))
     }
@@ -104,7 +109,7 @@ impl Stored {
     }
 
     /// Returns the active alerts. `texts` are the labels of the rule.
-    pub(crate) fn alerts(&self, hold: Duration, texts: &Texts) -> Alerts {
+    pub(crate) fn alerts(&self, pending_for: Duration, texts: &Texts) -> Alerts {
         let mut firing: BTreeMap<Labels, i64> = BTreeMap::new();
         for (series, sample) in &self.states {
             if series.get(ALERT_STATE) == Some(AlertState::Firing.name()) {
@@ -130,7 +135,7 @@ impl Stored {
                     annotations: Arc::default(),
                     value: 0.0,
                     active_at,
-                    fired_at: is_firing.then(|| active_at + hold),
+                    fired_at: is_firing.then(|| active_at + pending_for),
                     resolved_at: None,
                     last_sent_at: None,
                     was_sent_as_firing: false,

@@ -22,9 +22,10 @@ use crate::time::Time;
 const RESOLVED_RETENTION: Duration = Duration::from_secs(15 * 60);
 
 /// The parts of an alerting rule that its evaluation needs.
-pub(crate) struct Source<'a> {
+pub(crate) struct RuleParts<'a> {
     pub(crate) name: &'a str,
-    pub(crate) hold: Duration,
+    /// `for`: how long an alert is pending before it fires.
+    pub(crate) pending_for: Duration,
     pub(crate) keep_firing_for: Duration,
     /// Labels of the rule, with templates.
     pub(crate) labels: &'a Texts,
@@ -35,7 +36,7 @@ pub(crate) struct Source<'a> {
 
 /// One evaluation.
 pub(crate) struct Evaluation<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) rule: RuleParts<'a>,
     /// The time of the evaluation.
     pub(crate) tick: Time,
     /// The timestamp of the samples.
@@ -78,7 +79,7 @@ pub(crate) fn evaluate(
         .values()
         .filter(|alert| alert.state != AlertState::Inactive)
         .collect();
-    let limit = evaluation.source.limit;
+    let limit = evaluation.rule.limit;
     if limit > 0 && active.len() > limit {
         return Err(limit_exceeded(limit, active.len()));
     }
@@ -103,19 +104,18 @@ impl Evaluation<'_> {
     /// See [`evaluate`].
     pub(crate) fn matched(&mut self, result: &[VectorSample]) -> Result<Alerts, String> {
         let mut alerts = Alerts::new();
-        let limit = self.source.limit;
+        let limit = self.rule.limit;
         for sample in result {
             self.ctx
                 .check()
                 .map_err(|error| format!("expanding templates: {error}"))?;
             scheduler::pause();
-            let mut expanded: Vec<(&str, String)> =
-                Vec::with_capacity(self.source.labels.len() + 2);
+            let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.rule.labels.len() + 2);
             expanded.push((METRIC_NAME, String::new()));
-            for (name, template) in self.source.labels {
+            for (name, template) in self.rule.labels {
                 expanded.push((name, (self.expand)(template, sample)));
             }
-            expanded.push((ALERT_NAME, self.source.name.to_owned()));
+            expanded.push((ALERT_NAME, self.rule.name.to_owned()));
             let labels = with_labels(
                 &sample.labels,
                 expanded.iter().map(|(name, value)| (*name, value.as_str())),
@@ -129,7 +129,7 @@ impl Evaluation<'_> {
             if limit > 0 && alerts.len() == limit {
                 return Err(limit_exceeded(limit, result.len()));
             }
-            let annotations = self.source.annotations.iter();
+            let annotations = self.rule.annotations.iter();
             let annotations = annotations
                 .map(|(name, template)| (name.clone(), (self.expand)(template, sample)))
                 .collect();
@@ -155,11 +155,11 @@ impl Evaluation<'_> {
 
     /// Moves an alert to its next state. Returns `false` if it is forgotten.
     fn update(&self, alert: &mut Alert, is_matched: bool) -> bool {
-        let Source {
-            hold,
+        let RuleParts {
+            pending_for,
             keep_firing_for,
             ..
-        } = self.source;
+        } = self.rule;
         if is_matched {
             alert.keep_firing_since = None;
         } else if !self.keeps_firing(alert, keep_firing_for) {
@@ -179,11 +179,11 @@ impl Evaluation<'_> {
             };
             return must_send || is_recent;
         }
-        let is_held = self.tick.is_past(alert.active_at, hold);
-        if alert.state == AlertState::Pending && is_held {
+        let has_waited = self.tick.has_passed(pending_for, alert.active_at);
+        if alert.state == AlertState::Pending && has_waited {
             alert.state = AlertState::Firing;
             alert.fired_at = Some(self.tick);
-        } else if alert.state == AlertState::Firing && !is_held {
+        } else if alert.state == AlertState::Firing && !has_waited {
             // A reload has made `for` longer.
             alert.state = AlertState::Pending;
             alert.fired_at = None;
@@ -199,7 +199,7 @@ impl Evaluation<'_> {
             return false;
         }
         let since = *alert.keep_firing_since.get_or_insert(self.tick);
-        !self.tick.is_past(since, keep_firing_for)
+        !self.tick.has_passed(keep_firing_for, since)
     }
 
     /// Returns the samples of `ALERTS` and `ALERTS_FOR_STATE`.
@@ -221,11 +221,11 @@ impl Evaluation<'_> {
     ) -> Output {
         // As in Prometheus, a label whose template expands to nothing stays as written.
         let own = self
-            .source
+            .rule
             .labels
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
-        let fixed = [(ALERT_NAME, self.source.name), (METRIC_NAME, metric)];
+        let fixed = [(ALERT_NAME, self.rule.name), (METRIC_NAME, metric)];
         let labels = with_labels(
             &Labels::empty(),
             own.chain(alert.labels.iter()).chain(fixed).chain(state),
@@ -253,9 +253,9 @@ mod tests {
     fn evaluate_five(limit: usize, interrupted_at: usize) -> (Option<String>, usize) {
         let texts = Texts::from([("l".to_owned(), "{{ $labels.a }}".to_owned())]);
         let no_time = Duration::ZERO;
-        let source = Source {
+        let rule = RuleParts {
             name: "A",
-            hold: no_time,
+            pending_for: no_time,
             keep_firing_for: no_time,
             labels: &texts,
             annotations: &texts,
@@ -281,7 +281,7 @@ mod tests {
         let result: Vec<VectorSample> = (0..5).map(sample).collect();
         let tick = Time::default();
         let mut evaluation = Evaluation {
-            source,
+            rule,
             tick,
             timestamp_ms: 0,
             is_restored: true,

@@ -28,7 +28,7 @@ pub enum AlertState {
     Inactive,
     /// It matches, but not for long enough.
     Pending,
-    /// It is active.
+    /// It has matched for at least `for`, or `keep_firing_for` keeps it.
     Firing,
 }
 
@@ -107,9 +107,9 @@ impl Alert {
         }
     }
 
-    /// Marks the alert as sent and returns its notification. A notification is valid for four
-    /// evaluations or resends, so that two may fail.
-    pub(crate) fn send(
+    /// Returns the notification of the alert, and notes that it is sent at `now`. A notification is
+    /// valid for four evaluations or resends, so that two may fail.
+    pub(crate) fn take_notification(
         &mut self,
         now: Time,
         resend_delay: Duration,

@@ -50,11 +50,11 @@ pub struct Lags {
 struct SenderLag {
     newest: Time,
     last_arrival: Time,
-    /// The first request, and the first one after each pause. Older samples have waited for it.
+    /// When it began to send, or came back after its last pause.
     resumed: Time,
-    /// The last request with a sample that is older than `resumed`. Older samples may have waited
-    /// behind the backlog.
-    drained: Time,
+    /// When it last sent samples from before `resumed`. Samples up to this time may have waited
+    /// behind its backlog.
+    backlog_until: Time,
     lags: Quantiles,
     /// Differences between successive newest timestamps, each weighted by its length.
     intervals: Quantiles,
@@ -167,7 +167,7 @@ impl SenderLag {
             newest,
             last_arrival: now,
             resumed: now,
-            drained: now,
+            backlog_until: now,
             lags: Quantiles::new(now),
             intervals: Quantiles::new(now),
             lag: Duration::ZERO,
@@ -182,13 +182,13 @@ impl SenderLag {
             && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS)
         {
             self.resumed = now;
-            self.drained = now;
+            self.backlog_until = now;
         }
         if oldest < self.resumed {
-            self.drained = now;
+            self.backlog_until = now;
         }
         let lag = now.since(oldest);
-        if lag <= LAG_MAX && oldest >= self.drained {
+        if lag <= LAG_MAX && oldest >= self.backlog_until {
             self.lags.add(now, lag, 1);
             self.lag = self.lags.get(0.99).unwrap_or_default();
         }

@@ -111,7 +111,7 @@ impl<'de, M: Mapping> Visitor<'de> for OneOrManyVisitor<M> {
 }
 
 /// Reads fields in the order of the text: the last value of a field counts, whether `<<` has merged
-/// it or not. Null changes nothing. A name that a map has already is an error.
+/// it or not. Null changes nothing. A label that `<<` has merged already is an error.
 pub(crate) struct InOrder<'a, F>(pub(crate) &'a mut F);
 
 impl<'de, F: Fields> DeserializeSeed<'de> for InOrder<'_, F> {
@@ -191,9 +191,9 @@ impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
 
 /// A value that is read with [`InOrder`].
 #[derive(Debug)]
-pub(crate) struct Ordered<F>(pub(crate) F);
+pub(crate) struct ReadInOrder<F>(pub(crate) F);
 
-impl<'de, F: Fields + Default> Deserialize<'de> for Ordered<F> {
+impl<'de, F: Fields + Default> Deserialize<'de> for ReadInOrder<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = F::default();
         InOrder(&mut fields).deserialize(deserializer)?;
@@ -207,9 +207,12 @@ pub(crate) fn next_ordered<'de, F: Fields + Default, A: MapAccess<'de>>(
     values: &mut A,
 ) -> Result<Vec<F>, A::Error> {
     let items = values
-        .next_value::<Option<Vec<Ordered<F>>>>()?
+        .next_value::<Option<Vec<ReadInOrder<F>>>>()?
         .unwrap_or_default();
-    Ok(items.into_iter().map(|Ordered(fields)| fields).collect())
+    Ok(items
+        .into_iter()
+        .map(|ReadInOrder(fields)| fields)
+        .collect())
 }
 
 /// A string. YAML numbers and booleans keep their spelling, null is empty.
@@ -279,11 +282,11 @@ pub(crate) enum Number {
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
-    let is_plain = unsigned
+    let is_go_number = unsigned
         .strip_prefix('0')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || "xob".contains(c)))
         || plain.len() < text.len();
-    if !is_plain || !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+    if !is_go_number || !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let mut integer: Result<i64, _> = unsigned.parse();

@@ -12,10 +12,10 @@ use varve_template::{Environment, error_text};
 
 use super::dependencies::may_read;
 use super::group::{Group, GroupSettings, duration};
-use crate::alert::{self, Alert, AlertState, Source};
+use crate::alert::{self, Alert, AlertState, RuleParts};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, Storage};
+use crate::storage::{Answer, Failure, Output, OutputBudget, Query, Storage};
 use crate::time::Time;
 
 /// Maximum memory of the regular expressions in templates of a rule, in bytes.
@@ -30,12 +30,12 @@ pub enum Mode {
     CatchUp,
 }
 
-/// Times of one evaluation, for statistics.
+/// Durations of one evaluation of a group.
 #[derive(Debug, Clone, Default)]
-pub struct Iteration {
+pub struct EvaluationTimes {
     /// Duration of the evaluation.
-    pub duration: Duration,
-    /// Duration of each rule.
+    pub total: Duration,
+    /// Duration of each rule that was evaluated, in the order in which they ended.
     pub rules: Vec<Duration>,
 }
 
@@ -75,10 +75,10 @@ impl Group {
         mode: Mode,
         storage: &dyn Storage,
         settings: &GroupSettings,
-    ) -> Iteration {
+    ) -> EvaluationTimes {
         let _running = self.running.lock();
         if self.is_stopped() {
-            return Iteration::default();
+            return EvaluationTimes::default();
         }
         let started = storage.now();
         let clock = Instant::now();
@@ -93,9 +93,9 @@ impl Group {
             storage,
             settings,
         };
-        let totals = evaluation.rules();
+        let totals = evaluation.evaluate_rules();
 
-        // A rule that was skipped may continue these series.
+        // If a rule was skipped, it may still continue series that `write_stale` would end.
         if totals.durations.len() == self.rules.len() {
             evaluation.write_stale();
         }
@@ -107,8 +107,8 @@ impl Group {
         if !is_first && self.state.lock().restores {
             self.restore(storage, settings);
         }
-        Iteration {
-            duration,
+        EvaluationTimes {
+            total: duration,
             rules: totals.durations,
         }
     }
@@ -125,15 +125,15 @@ impl Group {
             let fires = |alert: &Alert| {
                 let is_kept = alert
                     .keep_firing_since
-                    .is_none_or(|since| !now.is_past(since, keep_firing_for));
+                    .is_none_or(|since| !now.has_passed(keep_firing_for, since));
                 alert.state == AlertState::Firing && is_kept
             };
-            self.send(rule, now, &fires, storage, settings);
+            self.notify_due(rule, now, &fires, storage, settings);
         }
     }
 
     /// Sends the alerts of a rule that are due and pass `selects`.
-    fn send(
+    fn notify_due(
         &self,
         rule: &Rule,
         now: Time,
@@ -148,7 +148,12 @@ impl Group {
         let mut due = Vec::new();
         for alert in rule.state.lock().alerts.values_mut() {
             if selects(alert) && alert.needs_sending(now, resend_delay) {
-                due.push(alert.send(now, resend_delay, self.schedule.interval(), &rule.expr));
+                due.push(alert.take_notification(
+                    now,
+                    resend_delay,
+                    self.schedule.interval(),
+                    &rule.expr,
+                ));
             }
         }
         if !due.is_empty() {
@@ -163,17 +168,19 @@ impl GroupEvaluation<'_> {
     }
 
     /// Evaluates the rules: one batch of independent rules after the other.
-    fn rules(&self) -> Totals {
+    fn evaluate_rules(&self) -> Totals {
         let totals = Mutex::new(Totals {
             durations: Vec::with_capacity(self.group.rules.len()),
             ..Totals::default()
         });
         for batch in &self.group.batches {
             match &self.settings.threads {
-                Some(threads) => threads.share(batch, |&idx| self.rule_in_batch(idx, &totals)),
+                Some(threads) => {
+                    threads.run_each(batch, |&idx| self.evaluate_in_batch(idx, &totals))
+                }
                 None => {
                     for &idx in batch {
-                        self.rule_in_batch(idx, &totals);
+                        self.evaluate_in_batch(idx, &totals);
                     }
                 }
             }
@@ -183,12 +190,12 @@ impl GroupEvaluation<'_> {
     }
 
     /// Evaluates a rule and records its evaluation, unless evaluations must end.
-    fn rule_in_batch(&self, idx: usize, totals: &Mutex<Totals>) {
+    fn evaluate_in_batch(&self, idx: usize, totals: &Mutex<Totals>) {
         if self.group.is_stopped() || self.storage.is_stopping() {
             return;
         }
         let rule = &self.group.rules[idx];
-        let (record, is_failure) = self.rule(rule);
+        let (record, is_failure) = self.evaluate_rule(rule);
         {
             let mut totals = totals.lock();
             totals.durations.push(record.duration);
@@ -216,10 +223,10 @@ impl GroupEvaluation<'_> {
         let status = &mut self.group.state.lock().status;
         let is_first = status.last_tick.is_none();
         status.last_tick = Some(self.tick);
-        status.last_evaluation = Some(started);
+        status.last_started = Some(started);
         status.last_duration = duration;
         status.last_rules_duration = totals.durations.iter().sum();
-        status.last_n_samples = totals.n_results;
+        status.last_n_results = totals.n_results;
         status.last_n_scans = self.scans.as_ref().map_or(0, SharedScans::n_scans);
         status.n_iterations += 1;
         status.n_evaluations += totals.durations.len() as u64;
@@ -229,11 +236,11 @@ impl GroupEvaluation<'_> {
 
     /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in
     /// Prometheus, a rejected sample is none.
-    fn rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
+    fn evaluate_rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
         let started = self.storage.now();
         let clock = Instant::now();
         let _background = self.storage.start_background();
-        let result = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)))
+        let result = catch_unwind(AssertUnwindSafe(|| self.try_evaluate(rule)))
             .unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
 
         let mut record = EvaluationRecord {
@@ -258,7 +265,7 @@ impl GroupEvaluation<'_> {
             Err(failure) => {
                 // A failed evaluation resolves no alert. Firing alerts are sent again with their
                 // last annotations.
-                self.send(rule);
+                self.notify_due(rule);
                 record.error = Some(failure.message);
             }
         }
@@ -266,7 +273,7 @@ impl GroupEvaluation<'_> {
         (record, is_failure)
     }
 
-    pub(super) fn query<'q>(&'q self, rule: &'q Rule) -> Query<'q> {
+    pub(super) fn query_of<'q>(&'q self, rule: &'q Rule) -> Query<'q> {
         Query {
             expr: &rule.expr,
             timestamp_ms: self.timestamp_ms(),
@@ -274,14 +281,14 @@ impl GroupEvaluation<'_> {
         }
     }
 
-    fn try_rule(&self, rule: &Rule) -> Result<RuleOutcome, Failure> {
+    fn try_evaluate(&self, rule: &Rule) -> Result<RuleOutcome, Failure> {
         let definition = &rule.definition;
         let mut answer = self
             .storage
-            .query(&self.group.rule_ref(&definition.name), &self.query(rule))?;
+            .query(&self.group.rule_ref(&definition.name), &self.query_of(rule))?;
         let result = std::mem::take(&mut answer.samples);
 
-        let (kind, outputs, series) = match &definition.kind {
+        let (budget, outputs, series) = match &definition.kind {
             RuleKind::Recording => {
                 let (outputs, series) = crate::recording::evaluate(
                     &definition.name,
@@ -290,20 +297,21 @@ impl GroupEvaluation<'_> {
                     result,
                 )
                 .map_err(Failure::new)?;
-                (OutputKind::Recorded, outputs, series)
+                (OutputBudget::Team, outputs, series)
             }
             RuleKind::Alerting(alerting) => {
-                let outputs = self.alerting(rule, alerting, &result)?;
+                let outputs = self.evaluate_alerts(rule, alerting, &result)?;
                 let series = outputs.iter().map(|output| output.labels.clone()).collect();
-                (OutputKind::Alerts, outputs, series)
+                (OutputBudget::Exempt, outputs, series)
             }
         };
 
         let n_results = outputs.len() as u64;
         let rejection = if self.group.is_dry_run() {
-            self.write(rule, kind, Vec::new(), BTreeSet::new())?
+            // Writes no results, but ends the series that the rule wrote before the dry run.
+            self.write(rule, budget, Vec::new(), BTreeSet::new())?
         } else {
-            self.write(rule, kind, outputs, series)?
+            self.write(rule, budget, outputs, series)?
         };
         Ok(RuleOutcome {
             answer,
@@ -312,7 +320,7 @@ impl GroupEvaluation<'_> {
         })
     }
 
-    fn alerting(
+    fn evaluate_alerts(
         &self,
         rule: &Rule,
         alerting: &Alerting,
@@ -326,7 +334,7 @@ impl GroupEvaluation<'_> {
             alert::evaluate(evaluation, previous, result)
         })?;
         rule.set_alerts(alerts).map_err(Failure::new)?;
-        self.send(rule);
+        self.notify_due(rule);
         Ok(outputs)
     }
 
@@ -343,9 +351,9 @@ impl GroupEvaluation<'_> {
         let mut expand =
             |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
         let mut evaluation = alert::Evaluation {
-            source: Source {
+            rule: RuleParts {
                 name: &definition.name,
-                hold: duration(alerting.for_ms),
+                pending_for: duration(alerting.for_ms),
                 keep_firing_for: duration(alerting.keep_firing_for_ms),
                 labels: &definition.labels,
                 annotations: &alerting.annotations,
@@ -362,10 +370,10 @@ impl GroupEvaluation<'_> {
     }
 
     /// Sends the alerts that are due.
-    fn send(&self, rule: &Rule) {
+    fn notify_due(&self, rule: &Rule) {
         if self.mode == Mode::Live {
             self.group
-                .send(rule, self.tick, &|_| true, self.storage, self.settings);
+                .notify_due(rule, self.tick, &|_| true, self.storage, self.settings);
         }
     }
 
@@ -376,11 +384,12 @@ impl GroupEvaluation<'_> {
             return text.to_owned();
         };
         let rule_ref = self.group.rule_ref(&rule.definition.name);
-        let timestamp_ms = self.tick.ms();
+        // As in Prometheus, the query offset does not apply to queries of templates.
+        let tick_ms = self.tick.ms();
         let query = |expr: &str| {
             let query = Query {
                 expr,
-                timestamp_ms,
+                timestamp_ms: tick_ms,
                 scans: None,
             };
             match self.storage.query(&rule_ref, &query) {
@@ -390,7 +399,7 @@ impl GroupEvaluation<'_> {
         };
         let environment = Environment {
             ctx,
-            timestamp_ms,
+            timestamp_ms: tick_ms,
             external_labels: &self.settings.external_labels,
             external_url: &self.settings.external_url,
             query: &query,

@@ -69,7 +69,7 @@ pub struct GroupStatus {
     /// The timestamp of the last evaluation.
     pub last_tick: Option<Time>,
     /// The wall-clock time of its start.
-    pub last_evaluation: Option<Time>,
+    pub last_started: Option<Time>,
     /// Its duration.
     pub last_duration: Duration,
     /// Number of its selections from the store.
@@ -77,10 +77,10 @@ pub struct GroupStatus {
     /// Sum of the durations of its rules.
     pub last_rules_duration: Duration,
     /// Number of samples of its results.
-    pub last_n_samples: u64,
+    pub last_n_results: u64,
     /// Duration of the restoration of alerts.
     pub last_restore: Duration,
-    /// Number of evaluations, missed ones included.
+    /// Number of evaluations, missed ones included. Prometheus calls them iterations.
     pub n_iterations: u64,
     /// Number of missed evaluations.
     pub n_missed: u64,
@@ -155,7 +155,7 @@ impl Group {
             .map_or(settings.query_offset, duration)
     }
 
-    /// Returns `true` if rules are evaluated, but nothing is written or sent.
+    /// Returns `true` if rules are evaluated, but no results are written and no alerts are sent.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.definition.state == GroupState::DryRun

@@ -21,6 +21,6 @@ mod tests;
 mod write;
 
 pub use dependencies::batches;
-pub use evaluate::{Iteration, Mode};
+pub use evaluate::{EvaluationTimes, Mode};
 pub use group::{Group, GroupSettings, GroupStatus};
 pub use reload::RemovedGroup;

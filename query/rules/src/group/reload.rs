@@ -9,7 +9,7 @@ use super::group::{Group, GroupSettings};
 use super::write::stale;
 use crate::file::{RuleKind, Texts};
 use crate::rule::Rule;
-use crate::storage::{Failure, Output, OutputKind, Storage};
+use crate::storage::{Failure, Output, OutputBudget, Storage};
 use crate::time::Time;
 
 /// The series of a removed group. They end two intervals later, so that a renamed group can
@@ -114,7 +114,7 @@ impl RemovedGroup {
         if outputs.is_empty() {
             return Ok(());
         }
-        storage.append(OutputKind::Alerts, &outputs).map(drop)
+        storage.append(OutputBudget::Exempt, &outputs).map(drop)
     }
 }
 

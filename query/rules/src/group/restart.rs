@@ -32,11 +32,11 @@ impl Group {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
                 // As in Prometheus, alerts that cannot be restored start again.
                 if let Ok(stored) = storage.newest(&rule.matchers(ALERTS_FOR_STATE), range) {
-                    let hold = duration(alerting.for_ms);
+                    let pending_for = duration(alerting.for_ms);
                     alert::restore(
                         &mut rule.state.lock().alerts,
                         &stored,
-                        hold,
+                        pending_for,
                         now,
                         settings.restore,
                     );
@@ -160,7 +160,7 @@ impl Continuation<'_> {
     /// Loads the alerts and the series of a rule. Returns the series that other rules may have
     /// written as well.
     fn load(&self, rule: &Rule, alerting: &Alerting) -> Result<BTreeSet<Labels>, Failure> {
-        let hold = duration(alerting.for_ms);
+        let pending_for = duration(alerting.for_ms);
         let texts = &rule.definition.labels;
         let others = self.group.other_matchers(rule);
         let mut stored = self.stored(rule, self.last)?;
@@ -174,13 +174,13 @@ impl Continuation<'_> {
         // Any of these rules may have a shared alert. Without its state it is pending: it fires
         // again at once if it matches, and no other rule sends it as resolved.
         stored.states.retain(|(labels, _)| !shared.contains(labels));
-        let mut alerts = stored.alerts(hold, texts);
+        let mut alerts = stored.alerts(pending_for, texts);
         if self.newest > self.last {
             let mut newer = self.stored(rule, self.newest)?;
             newer
                 .for_state
                 .retain(|(labels, _)| !is_any(&others, labels));
-            for (labels, alert) in newer.alerts(hold, texts) {
+            for (labels, alert) in newer.alerts(pending_for, texts) {
                 alerts.entry(labels).or_insert(alert);
             }
             newer.end(&mut alerts, texts, self.newest);
@@ -235,7 +235,7 @@ impl Continuation<'_> {
                     true
                 }
             });
-            if self.last.is_past(tick, keep_firing_for) {
+            if self.last.has_passed(keep_firing_for, tick) {
                 return;
             }
             tick = tick - interval;
@@ -262,7 +262,7 @@ impl Continuation<'_> {
         };
         let _background = storage.start_background();
         let rule_ref = group.rule_ref(&rule.definition.name);
-        let answer = storage.query(&rule_ref, &evaluation.query(rule))?;
+        let answer = storage.query(&rule_ref, &evaluation.query_of(rule))?;
         evaluation.with_templates(rule, alerting, |alerts| alerts.matched(&answer.samples))
     }
 }

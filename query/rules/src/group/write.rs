@@ -7,7 +7,7 @@ use varve_model::{Labels, RejectionReason, Sample};
 
 use super::evaluate::{GroupEvaluation, Mode};
 use crate::rule::Rule;
-use crate::storage::{Failure, Output, OutputKind};
+use crate::storage::{Failure, Output, OutputBudget};
 
 impl GroupEvaluation<'_> {
     /// Writes the samples of a rule, whose series are `written`, and staleness markers for series
@@ -15,7 +15,7 @@ impl GroupEvaluation<'_> {
     pub(super) fn write(
         &self,
         rule: &Rule,
-        kind: OutputKind,
+        budget: OutputBudget,
         mut outputs: Vec<Output>,
         mut written: BTreeSet<Labels>,
     ) -> Result<Option<String>, Failure> {
@@ -37,9 +37,10 @@ impl GroupEvaluation<'_> {
             return Ok(None);
         }
 
-        let mut rejections = self.storage.append(kind, &outputs)?;
-        // Another rule may write a series that this one no longer writes. The evaluation before an
-        // outage is repeated: its samples may be in the store, computed from less data.
+        let mut rejections = self.storage.append(budget, &outputs)?;
+        // Rejected staleness markers do not count: another rule may have continued their series.
+        // Nor do duplicates while the group catches up: it repeats the evaluation before the outage,
+        // whose samples may be in the store, computed from less data.
         rejections.retain(|rejection| {
             let is_duplicate = rejection.reason == RejectionReason::Duplicate;
             (rejection.index as usize) < n_outputs && !(is_duplicate && self.mode == Mode::CatchUp)
@@ -48,7 +49,8 @@ impl GroupEvaluation<'_> {
         let state = &mut rule.state.lock();
         for rejection in &rejections {
             let labels = &outputs[rejection.index as usize].labels;
-            // An earlier sample of the series is stored, so the series still has to end.
+            // Nothing of this series is stored, so it needs no staleness marker. A series of
+            // `state.written` has an earlier sample, so it still has to end.
             if !state.written.contains(labels) {
                 written.remove(labels);
             }
@@ -75,7 +77,7 @@ impl GroupEvaluation<'_> {
             .iter()
             .map(|labels| stale(labels.clone(), timestamp_ms))
             .collect();
-        if self.storage.append(OutputKind::Alerts, &outputs).is_err() {
+        if self.storage.append(OutputBudget::Exempt, &outputs).is_err() {
             self.group.state.lock().stale = series;
         }
     }

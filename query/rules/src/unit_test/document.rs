@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor
 use varve_promql::duration::parse_duration;
 
 use crate::file::Texts;
-use crate::file::mapping::{Fields, InOrder, Number, Ordered, Text, next_ordered, number};
+use crate::file::mapping::{Fields, InOrder, Number, ReadInOrder, Text, next_ordered, number};
 
 /// A file of unit tests.
 #[derive(Debug, Default)]
@@ -75,8 +75,11 @@ impl TestFile {
     pub fn parse(text: &str) -> Result<Self, String> {
         // As in Prometheus, further documents are ignored.
         let document = serde_yaml_ng::Deserializer::from_str(text).next();
-        let file = document.map_or_else(|| Ok(Ordered(Self::default())), Ordered::deserialize);
-        file.map(|Ordered(file)| file)
+        let file = document.map_or_else(
+            || Ok(ReadInOrder(Self::default())),
+            ReadInOrder::deserialize,
+        );
+        file.map(|ReadInOrder(file)| file)
             .map_err(|error| error.to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! Unit tests of rules, in the format of `promtool test rules`.
 //!
 //! ```text
-//! text -> TestFile -> run: load samples (sequence), evaluate groups (store), compare alerts and samples
+//! text -> document -> test_run: load samples (sequence, store), evaluate groups, compare alerts and samples
 //! ```
 //!
 //! Used by `varve test rules`. Groups are evaluated by the code of the server, against a [`Db`]

@@ -9,7 +9,7 @@ use varve_tsdb::{Db, ReadContext, WriteBatch};
 
 use super::sequence::{Item, Sequence};
 use crate::alert::Notification;
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
+use crate::storage::{Answer, Failure, Output, OutputBudget, Query, RuleRef, Storage};
 use crate::time::Time;
 
 /// A store, and the samples that are still to be loaded.
@@ -129,7 +129,7 @@ impl Storage for Store {
         })
     }
 
-    fn append(&self, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
+    fn append(&self, _budget: OutputBudget, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let mut batch = WriteBatch::default();
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
         for (idx, output) in (0..).zip(samples) {

@@ -49,8 +49,7 @@ pub(super) fn run(
     context: &Context<'_>,
 ) -> Result<(Vec<String>, Option<String>), Vec<String>> {
     let mut test_run = TestRun::new(test, context)?;
-    let mut failures = Vec::new();
-    test_run.evaluate_rules(&mut failures)?;
+    let mut failures = test_run.evaluate_rules()?;
     failures.extend(
         test.promql_expr_test
             .iter()
@@ -77,7 +76,7 @@ struct TestRun<'a> {
 impl<'a> TestRun<'a> {
     fn new(test: &'a TestGroup, context: &'a Context<'a>) -> Result<Self, Vec<String>> {
         let one = |error: String| vec![error];
-        let interval_ms = if test.interval == 0 {
+        let series_interval_ms = if test.interval == 0 {
             context.interval_ms
         } else {
             test.interval
@@ -110,12 +109,15 @@ impl<'a> TestRun<'a> {
             external_url: test.external_url.clone(),
             threads: None,
         };
-        let groups = groups(context, Duration::from_millis(interval_ms.max(1) as u64))?;
+        let groups = groups(
+            context,
+            Duration::from_millis(series_interval_ms.max(1) as u64),
+        )?;
         let store = Store {
             db,
             engine,
             start_ms,
-            interval_ms,
+            interval_ms: series_interval_ms,
             series,
         };
         Ok(Self {
@@ -128,8 +130,13 @@ impl<'a> TestRun<'a> {
         })
     }
 
-    /// Evaluates all groups at all times, and checks alerts at the times of their tests.
-    fn evaluate_rules(&mut self, failures: &mut Vec<String>) -> Result<(), Vec<String>> {
+    /// Evaluates all groups at all times, and checks alerts at the times of their tests. Returns the
+    /// failures.
+    ///
+    /// # Errors
+    /// The failures, if not all times could be evaluated.
+    fn evaluate_rules(&mut self) -> Result<Vec<String>, Vec<String>> {
+        let mut failures = Vec::new();
         let alert_times = self.test.alert_rule_test.iter().map(|test| test.eval_time);
         let times: BTreeSet<i64> = alert_times.clone().collect();
         let last_ms = alert_times
@@ -153,11 +160,11 @@ impl<'a> TestRun<'a> {
                 "an item under alert_rule_test misses required attribute alertname at eval_time {time}{group}"
             )]);
         }
-        let interval_ms = self.context.interval_ms;
-        if last_ms / interval_ms >= EVALUATIONS_MAX {
+        let evaluation_interval_ms = self.context.interval_ms;
+        if last_ms / evaluation_interval_ms >= EVALUATIONS_MAX {
             return Err(vec![format!("more than {EVALUATIONS_MAX} evaluations")]);
         }
-        for after_ms in (0..=last_ms).step_by(interval_ms as usize) {
+        for after_ms in (0..=last_ms).step_by(evaluation_interval_ms as usize) {
             let now_ms = self.start_ms + after_ms;
             if let Err(error) = self.store.load_until(now_ms) {
                 failures.push(error);
@@ -166,9 +173,9 @@ impl<'a> TestRun<'a> {
             let errors = self.evaluate_groups(now_ms);
             if !errors.is_empty() {
                 failures.extend(errors);
-                return Err(std::mem::take(failures));
+                return Err(failures);
             }
-            for &time_ms in times.range(after_ms..after_ms + interval_ms) {
+            for &time_ms in times.range(after_ms..after_ms + evaluation_interval_ms) {
                 let tests = self
                     .test
                     .alert_rule_test
@@ -177,7 +184,7 @@ impl<'a> TestRun<'a> {
                 failures.extend(tests.filter_map(|test| self.check_alerts(test).err()));
             }
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// Evaluates all groups once. Returns the errors of rules.

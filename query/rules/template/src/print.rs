@@ -338,8 +338,8 @@ fn without_zeros(text: &str) -> &str {
     }
 }
 
-/// Formats a float as Go's `strconv`, with a sign. Without a precision, as many digits as
-/// necessary.
+/// Formats a float as Go's `strconv`, with a sign. Without a precision, `e` and `f` have 6 digits
+/// after the point, other verbs as many as necessary.
 fn float(value: f64, verb: char, precision: Option<usize>) -> String {
     let magnitude = value.abs();
     let sign = if value.is_sign_negative() && !value.is_nan() {

@@ -15,7 +15,7 @@ use varve_model::{Labels, MatchOp, Matcher, Rejection, Sample, TimeRange};
 use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Steps, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
-use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
+use varve_rules::storage::{Answer, Failure, Output, OutputBudget, Query, RuleRef, Storage};
 use varve_rules::{AlertsMax, Group, GroupSettings, Mode, Notification, Time};
 use varve_server::requests::record::RequestRecord;
 use varve_server::store::Store;
@@ -358,7 +358,7 @@ impl Storage for History<'_> {
         })
     }
 
-    fn append(&self, _: OutputKind, _: &[Output]) -> Result<Vec<Rejection>, Failure> {
+    fn append(&self, _: OutputBudget, _: &[Output]) -> Result<Vec<Rejection>, Failure> {
         Ok(Vec::new())
     }
 

@@ -186,7 +186,7 @@ impl GroupJson {
             interval: group.schedule().interval(),
             limit: group.definition.limit,
             evaluation_time: status.last_duration,
-            last_evaluation: status.last_evaluation,
+            last_evaluation: status.last_started,
             state: group.is_dry_run().then_some("dry_run"),
         }
     }

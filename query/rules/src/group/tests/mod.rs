@@ -21,7 +21,7 @@ use crate::alerts_max::AlertsMax;
 use crate::file;
 use crate::rule::{EVALUATIONS_KEPT, Health};
 use crate::rule_set::RuleSet;
-use crate::storage::{Answer, Failure, Output, OutputKind, Query, RuleRef, Storage};
+use crate::storage::{Answer, Failure, Output, OutputBudget, Query, RuleRef, Storage};
 use crate::threads::Threads;
 use crate::time::Time;
 
@@ -162,7 +162,7 @@ impl Storage for Fake {
         })
     }
 
-    fn append(&self, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
+    fn append(&self, _: OutputBudget, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
         let denied = self.rejected.lock();
         let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
         let stored = samples.iter().filter(|output| !is_denied(output));
