@@ -190,7 +190,9 @@ fn check_same_answers(
         "{n_series:?} series are left"
     );
     let rules = recording_rules();
-    servers.iter().for_each(|server| record(server, &rules));
+    for server in servers.iter() {
+        record(server, &rules);
+    }
     let (mut n_answers, mut different) = (0, String::new());
     for expression in &expressions {
         let [whole, dropped] = [0, 1].map(|idx| ask(&servers[idx], &expression.text));

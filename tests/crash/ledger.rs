@@ -92,9 +92,9 @@ impl Ledger {
         let query = [("query", "crash[3h]"), ("time", "1700010000")];
         let result = http.query("/api/v1/query", &query).data()["result"].take();
         let mut expected = self.stored.clone();
-        expected
-            .values_mut()
-            .for_each(|samples| samples.retain(|sample| sample.1 != STALE_NAN_BITS));
+        for samples in expected.values_mut() {
+            samples.retain(|sample| sample.1 != STALE_NAN_BITS);
+        }
         expected.retain(|_, samples| !samples.is_empty());
         for returned in result.as_array().expect("a matrix is an array") {
             let label = |name: &str| {

@@ -197,9 +197,9 @@ fn notice() -> String {
                         .push(part.name.clone());
                 }
             }
-            owners
-                .iter()
-                .for_each(|owner| notice.push_str(&format!("    {owner}\n")));
+            for owner in owners.iter() {
+                notice.push_str(&format!("    {owner}\n"));
+            }
         }
         notice.push('\n');
     }

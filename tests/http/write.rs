@@ -41,9 +41,9 @@ fn a_repeated_request_is_204_and_stored_once() {
         let of_job = |job: &str| series(&[("__name__", "up"), ("job", job)], &samples);
         WriteRequest::new([of_job("a"), of_job("b")])
     });
-    requests
-        .iter()
-        .for_each(|request| drop(server.http().write(request).expect_status(204)));
+    for request in requests.iter() {
+        drop(server.http().write(request).expect_status(204));
+    }
     let stored = everything(server.http());
     // The older one too: its sender may have been delayed.
     for request in requests.iter().cycle().take(6) {

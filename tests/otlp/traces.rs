@@ -179,12 +179,13 @@ fn a_receiver_gets_the_spans_of_requests() {
         let Some(receiver) = Receiver::start(protocol, has_tls) else {
             return;
         };
-        let tls = match has_tls {
-            true => format!(
+        let tls = if has_tls {
+            format!(
                 "tls_config: {{ca_file: '{}'}}",
                 receiver.dir.path().join("cert.pem").display()
-            ),
-            false => "insecure: true".to_owned(),
+            )
+        } else {
+            "insecure: true".to_owned()
         };
         let settings = format!(
             "client_type: {protocol}, compression: '{compression}', sampling_fraction: 1, headers: {{x-team: a}}, {tls}"

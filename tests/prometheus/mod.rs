@@ -52,9 +52,9 @@ fn varve_answers_queries_like_the_prometheus_that_writes_to_it() {
         ) >= SCRAPES
     });
     let end_s = now_s() - 1.0;
-    varves
-        .iter()
-        .for_each(|ours| compare_metadata(ours.http(), theirs));
+    for ours in varves.iter() {
+        compare_metadata(ours.http(), theirs);
+    }
     prometheus.reload(&config(&varves, None));
     wait_until("prometheus to mark all series stale", || {
         value(theirs, COUNT_SERIES) == 0.0

@@ -29,9 +29,10 @@ fn the_heaviest_query_ends_and_not_the_newest() {
         .expect_status(200);
     let answer = heavy.patience(Duration::from_secs(60)).read(2000);
     // It is rejected instead of interrupted if it is the first to need memory that is not free.
-    let expected = match answer.starts_with("HTTP/1.1 503 ") {
-        true => "\"--query.max-memory-total: ",
-        false => "it held the most of all, and --query.max-memory-total was used up",
+    let expected = if answer.starts_with("HTTP/1.1 503 ") {
+        "\"--query.max-memory-total: "
+    } else {
+        "it held the most of all, and --query.max-memory-total was used up"
     };
     assert!(answer.contains(expected), "{answer}");
     assert_eq!(

@@ -80,9 +80,9 @@ fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
             peak
         });
         let asking: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(server))).collect();
-        asking
-            .into_iter()
-            .for_each(|client| client.join().expect("a client does not panic"));
+        for client in asking {
+            client.join().expect("a client does not panic");
+        }
         stop.store(true, Ordering::Relaxed);
         (
             writing.join().expect("the writer does not panic"),

@@ -186,12 +186,11 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("list a directory") {
         let path = entry.expect("list a directory").path();
-        match path.is_dir() {
-            true => {
-                found.insert(path.clone(), Vec::new());
-                found.extend(files(&path));
-            }
-            false => drop(found.insert(path.clone(), std::fs::read(&path).expect("read a file"))),
+        if path.is_dir() {
+            found.insert(path.clone(), Vec::new());
+            found.extend(files(&path));
+        } else {
+            drop(found.insert(path.clone(), std::fs::read(&path).expect("read a file")))
         }
     }
     found

@@ -114,9 +114,9 @@ impl Input {
             .collect();
         for part in all.chunks((BATCH / times_ms.len()).max(1)) {
             let request = WriteRequest::new(part.to_vec());
-            servers
-                .iter()
-                .for_each(|http| drop(http.write(&request).expect_status(204)));
+            for http in servers.iter() {
+                drop(http.write(&request).expect_status(204));
+            }
         }
     }
 
@@ -425,9 +425,9 @@ fn compare(comparison: Comparison) {
         .collect();
     input.write(&servers, &history);
     let n_rules = copy_rules(dir.path(), !has_incident);
-    servers
-        .iter()
-        .for_each(|http| drop(http.post("/-/reload", &[], &[]).expect_status(200)));
+    for http in servers.iter() {
+        drop(http.post("/-/reload", &[], &[]).expect_status(200));
+    }
     let (late_from, notifications) = input.write_until_end(&servers, alertmanagers.as_ref());
 
     let n_scans = scans_per_round(&varve);

@@ -195,9 +195,9 @@ mod tests {
             .filter(|text| text.starts_with("assets/"))
             .collect();
         assert_eq!(named.len(), 2, "a script and a style sheet: {named:?}");
-        named
-            .iter()
-            .for_each(|path| assert!(StaticFile::find(path).is_some(), "{path}"));
+        for path in named.iter() {
+            assert!(StaticFile::find(path).is_some(), "{path}");
+        }
     }
 
     #[test]

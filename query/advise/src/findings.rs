@@ -404,9 +404,9 @@ mod tests {
                 (matcher.name().to_owned(), matcher.value().to_owned())
             };
             // The series of the server are neither counted nor unused.
-            ["j", "own"]
-                .iter()
-                .for_each(|job| scrapes.add(job, matchers.iter().map(pair).collect()));
+            for job in ["j", "own"].iter() {
+                scrapes.add(job, matchers.iter().map(pair).collect());
+            }
         }
         let mut needs = Needs::default();
         let rule = |expr: &&str| match expr.split_once(" = ") {

@@ -320,8 +320,9 @@ mod tests {
 
     fn buckets(map: &BTreeMap<i32, u8>) -> Buckets {
         let mut buckets = Buckets::default();
-        map.iter()
-            .for_each(|(&index, &count)| buckets.push(index, f64::from(count)));
+        for (&index, &count) in map.iter() {
+            buckets.push(index, f64::from(count));
+        }
         buckets
     }
 
@@ -332,7 +333,7 @@ mod tests {
             b in proptest::collection::btree_map(-20..20_i32, 0..9_u8, 0..20),
         ) {
             let mut expected: BTreeMap<i32, f64> = a.iter().map(|(&index, &count)| (index, f64::from(count))).collect();
-            b.iter().for_each(|(&index, &count)| *expected.entry(index).or_default() += f64::from(count));
+            for (&index, &count) in b.iter() { *expected.entry(index).or_default() += f64::from(count); }
             let mut sum = buckets(&a);
             sum.add(&buckets(&b), 0, 1.0);
             prop_assert_eq!(sum.iter().collect::<BTreeMap<_, _>>(), expected.clone());

@@ -67,10 +67,10 @@ fn compare_pages(release: &Release) {
     }
     let mut wrong = Vec::new();
     let mut n_lines = 0;
-    let all = match release.is_of(Releases::Older) {
-        // It does not federate histograms with custom buckets.
-        true => "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D",
-        false => "%7B__name__=~%22.%2B%22%7D",
+    let all = if release.is_of(Releases::Older) {
+        "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D"
+    } else {
+        "%7B__name__=~%22.%2B%22%7D"
     };
     for selectors in [
         "up",

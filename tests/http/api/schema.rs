@@ -294,9 +294,10 @@ fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     let number = value.as_f64().unwrap_or_default();
     let above = schema["minimum"].as_f64().is_none_or(|min| number >= min);
     let below = schema["maximum"].as_f64().is_none_or(|max| number <= max);
-    match fits && listed && same && above && below {
-        true => Ok(()),
-        false => Err(format!("{at}: {value} is not {schema}")),
+    if fits && listed && same && above && below {
+        Ok(())
+    } else {
+        Err(format!("{at}: {value} is not {schema}"))
     }
 }
 

@@ -161,9 +161,9 @@ fn requests_for_all() -> [(&'static str, Vec<u8>); 3] {
 fn a_token_of_a_tenant_reads_and_writes_only_its_series() {
     let tenants = Tenants::start();
     let pairs = [("a", "b"), ("b", "a")];
-    pairs
-        .iter()
-        .for_each(|(name, other)| tenants.write(name, other));
+    for (name, other) in pairs.iter() {
+        tenants.write(name, other);
+    }
     let everything = || Matcher::matching("__name__", ".+");
     assert_eq!(tenants.teams("adm1n", everything()), ["a", "b", "a", "b"]);
     assert_eq!(

@@ -98,9 +98,9 @@ fn random_queries_give_the_same_results_through_queriers_of_thanos() {
 
 /// Sends `n_queries`, of which at least `percent` must have a result.
 fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
-    releases()
-        .iter()
-        .for_each(|release| ask_both(&Servers::start(release), n_queries, seed, dataset, percent));
+    for release in releases().iter() {
+        ask_both(&Servers::start(release), n_queries, seed, dataset, percent);
+    }
 }
 
 /// Sends `n_queries` to both servers.

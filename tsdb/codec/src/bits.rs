@@ -160,7 +160,7 @@ mod tests {
             let mask = |bits: u64, count: u32| if count == 64 { bits } else { bits & ((1 << count) - 1) };
             let mut bytes = vec![7];
             let mut writer = BitWriter::new(&mut bytes);
-            items.iter().for_each(|&(bits, count)| writer.put(mask(bits, count), count));
+            for &(bits, count) in items.iter() { writer.put(mask(bits, count), count); }
             writer.finish();
             let mut reader = BitReader::new(&bytes[1..]);
             for &(bits, count) in &items {
@@ -187,12 +187,14 @@ mod tests {
             ]
         });
         let counts: Vec<usize> = counts.map(|count| count.clamp(1, COUNT_MAX)).collect();
-        counts.iter().for_each(|&count| writer.put_count(count));
+        for &count in counts.iter() {
+            writer.put_count(count);
+        }
         writer.finish();
         let mut reader = BitReader::new(&bytes);
-        counts
-            .iter()
-            .for_each(|&count| assert_eq!(reader.take_count(), Some(count)));
+        for &count in counts.iter() {
+            assert_eq!(reader.take_count(), Some(count));
+        }
         assert_eq!(reader.finish(), Some(()));
         for beyond in [3 << 16, 1 << 17, 0_u64] {
             assert_eq!(

@@ -183,7 +183,7 @@ mod tests {
             cut: usize,
         ) {
             let mut payload = vec![0];
-            pages.iter().for_each(|timestamp_columns| put_byte_planes(timestamp_columns, MAP_WIDTH, &mut payload));
+            for timestamp_columns in pages.iter() { put_byte_planes(timestamp_columns, MAP_WIDTH, &mut payload); }
             let map = GroupMap::parse(&payload, 5, pages.len()).unwrap();
             for (i, timestamp_columns) in pages.iter().enumerate() {
                 for (j, &timestamp_column) in timestamp_columns.iter().enumerate() {

@@ -223,9 +223,9 @@ fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     assert_eq!(head.checkpoint_entry(of.slot).unwrap().1, 100);
     // An out-of-order sample, and enough in-order ones to close chunks.
     let behind: Vec<_> = [50].into_iter().chain((0..1000).map(|i| 200 + i)).collect();
-    behind
-        .iter()
-        .for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
+    for &t in behind.iter() {
+        _ = append(&mut head, &ANY, 0, of, t, 7).unwrap()
+    }
     let (series, last_ms) = head.checkpoint_entry(of.slot).unwrap();
 
     let mut loaded = Head::new(1);
@@ -348,9 +348,9 @@ fn memory_is_reclaimed_when_all_series_are_idle() {
     let (empty, mut from) = (head.size(), 0);
     let slots: Vec<_> = (0..20_000).map(|i| make(&mut head, i)).collect();
     for t in 0..10 {
-        slots
-            .iter()
-            .for_each(|&of| assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok()));
+        for &of in slots.iter() {
+            assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok());
+        }
     }
     let full = head.size();
     assert_eq!(
@@ -697,7 +697,7 @@ proptest! {
                     let expected = models.iter().all(|m| m.frozen.is_empty()) && models.iter().any(|m| !m.live.is_empty());
                     prop_assert_eq!(head.freeze().is_some(), expected);
                     if expected {
-                        models.iter_mut().for_each(|m| m.frozen = std::mem::take(&mut m.live));
+                        for m in models.iter_mut() { m.frozen = std::mem::take(&mut m.live); }
                         let frozen = head.frozen().unwrap();
                         let with_samples: BTreeSet<_> = models.iter().filter(|m| !m.frozen.is_empty()).filter_map(|m| m.of).map(|of| of.slot).collect();
                         prop_assert_eq!(frozen.slots().collect::<BTreeSet<_>>(), with_samples);
@@ -711,7 +711,7 @@ proptest! {
                 }
                 Step::DropFrozen => {
                     head.drop_frozen();
-                    models.iter_mut().for_each(|m| m.frozen.clear());
+                    for m in models.iter_mut() { m.frozen.clear(); }
                 }
                 Step::Evict(before) => {
                     let stale = |m: &Model| m.of.is_some() && m.live.is_empty() && m.frozen.is_empty() && m.last.is_none_or(|last| last < before);

@@ -367,9 +367,9 @@ mod tests {
 
     fn append(log: &ChangeLog, id: u64, samples: &[(i64, u8)]) {
         let mut touched = TouchedMinutes::default();
-        samples
-            .iter()
-            .for_each(|&(minute, group)| touched.add(minute * MINUTE_MS + 7, group));
+        for &(minute, group) in samples.iter() {
+            touched.add(minute * MINUTE_MS + 7, group);
+        }
         log.note_append(id, &touched, 1_000_000 * MINUTE_MS);
     }
 

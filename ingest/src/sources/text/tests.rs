@@ -493,9 +493,10 @@ fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
     let n_samples = BATCH_SAMPLES_MAX + 5;
     let mut text = "# HELP m A comment is a line, too.\n".to_owned();
     for i in 0..n_samples {
-        match i < BATCH_SAMPLES_MAX {
-            true => writeln!(text, "known {i} {}", NOW_MS + i as i64).unwrap(),
-            false => writeln!(text, "m{{i=\"{i}\"}} 1 {NOW_MS}").unwrap(),
+        if i < BATCH_SAMPLES_MAX {
+            writeln!(text, "known {i} {}", NOW_MS + i as i64).unwrap()
+        } else {
+            writeln!(text, "m{{i=\"{i}\"}} 1 {NOW_MS}").unwrap()
         }
     }
     let cut = fixture.try_import(&text).unwrap_err();

@@ -73,9 +73,9 @@ fn one_slow_connection_of_a_sender_counts() {
         .map(|time| (time, lag(time)))
         .collect();
     requests.sort_by(|(a, of_a), (b, of_b)| (a + of_a).total_cmp(&(b + of_b)));
-    requests
-        .into_iter()
-        .for_each(|(time, lag)| send(&senders, "a", [time], lag));
+    for (time, lag) in requests {
+        send(&senders, "a", [time], lag);
+    }
     assert!(
         matches!(senders.readiness(at(299.0), at(310.0), 30 * S), Readiness::At(ready) if ready > at(319.0))
     );

@@ -543,9 +543,9 @@ fn samples_between_the_ranges_of_steps_invalidate_results() {
             "{minute}"
         );
     }
-    [0, 1]
-        .into_iter()
-        .for_each(|i| append(&db, "c", i, 32 * 60 + 8, 1.0));
+    for i in [0, 1] {
+        append(&db, "c", i, 32 * 60 + 8, 1.0);
+    }
     let [cached, uncached] = [true, false].map(|use_cache| print(&run(35, use_cache)));
     assert!(uncached.contains("duplicate series"), "{uncached}");
     assert_eq!(cached, uncached);

@@ -143,7 +143,9 @@ mod tests {
 
     fn steps(len: usize, steps: &[usize]) -> StepSet {
         let mut set = StepSet::empty(len);
-        steps.iter().for_each(|&step| set.insert(step));
+        for &step in steps.iter() {
+            set.insert(step);
+        }
         set
     }
 

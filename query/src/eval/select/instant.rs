@@ -162,12 +162,12 @@ mod tests {
 
     fn samples(list: &[(i64, f64)]) -> SampleColumns {
         let mut samples = SampleColumns::default();
-        list.iter().for_each(|&(timestamp_ms, value)| {
+        for &(timestamp_ms, value) in list.iter() {
             samples.push(Sample {
                 timestamp_ms,
                 value,
             })
-        });
+        }
         samples
     }
 

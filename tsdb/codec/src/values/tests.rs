@@ -205,9 +205,9 @@ fn rows() -> impl Strategy<Value = Vec<f64>> {
     )
         .prop_map(|(mut values, exceptions)| {
             let n = values.len();
-            exceptions
-                .into_iter()
-                .for_each(|(at, value)| values[at % n] = value);
+            for (at, value) in exceptions {
+                values[at % n] = value;
+            }
             values
         })
 }

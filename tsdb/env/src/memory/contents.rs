@@ -188,8 +188,8 @@ impl Write {
 
 /// Clips ranges to the size of the file.
 fn clip(ranges: &mut Vec<Range<usize>>, size: usize) {
-    ranges
-        .iter_mut()
-        .for_each(|range| range.end = range.end.min(size));
+    for range in ranges.iter_mut() {
+        range.end = range.end.min(size);
+    }
     ranges.retain(|range| range.start < range.end);
 }

@@ -264,7 +264,9 @@ impl Disk {
         if let Some((_, node)) = &change.sets {
             self.add_links(*node, 1);
         }
-        gone.into_iter().for_each(|node| self.add_links(node, -1));
+        for node in gone {
+            self.add_links(node, -1);
+        }
         self.changes.push(change);
     }
 

@@ -14,12 +14,12 @@ use crate::testing::{recorded, recorded_3_16};
 
 fn floats(samples: &[(i64, f64)]) -> SampleColumns {
     let mut columns = SampleColumns::default();
-    samples.iter().for_each(|&(timestamp_ms, value)| {
+    for &(timestamp_ms, value) in samples.iter() {
         columns.push(Sample {
             timestamp_ms,
             value,
         })
-    });
+    }
     columns
 }
 
@@ -455,7 +455,7 @@ proptest! {
         }
         for mut chunk in encoder.finish() {
             let size = chunk.bytes.len();
-            flips.iter().for_each(|(at, bit)| chunk.bytes[at.index(size)] ^= 1 << bit);
+            for (at, bit) in flips.iter() { chunk.bytes[at.index(size)] ^= 1 << bit; }
             let mut columns = SampleColumns::default();
             let decoded = decode(Encoding::Xor, &chunk.bytes, &mut columns);
             let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
@@ -480,7 +480,7 @@ proptest! {
         let chunks = encode(&columns, starts);
         prop_assert_eq!(bits(&decode_all(&chunks)), bits(&columns));
         let mut bytes = chunks[0].bytes.clone();
-        flips.iter().for_each(|(at, bit)| bytes[at.index(chunks[0].bytes.len())] ^= 1 << bit);
+        for (at, bit) in flips.iter() { bytes[at.index(chunks[0].bytes.len())] ^= 1 << bit; }
         let _ = decode(chunks[0].encoding, &bytes, &mut SampleColumns::default());
     }
 }

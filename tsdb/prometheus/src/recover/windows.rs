@@ -104,9 +104,9 @@ mod tests {
     fn windows(times: &[(i64, i64)]) -> (Result<Vec<i64>>, WindowSet) {
         let mut windows = Windows::default();
         let mut series = WindowSet::EMPTY;
-        times
-            .iter()
-            .for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series));
+        for &(min, max) in times.iter() {
+            windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series);
+        }
         (
             windows
                 .sorted()

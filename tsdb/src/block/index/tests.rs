@@ -229,7 +229,7 @@ proptest! {
     ) {
         for sizes in [TINY, (16 << 10, 1 << 20)] {
             let written = write_index(&series, &[], sizes);
-            matchers.iter().for_each(|matchers| check(&written, matchers));
+            for matchers in matchers.iter() { check(&written, matchers); }
         }
     }
 
@@ -330,9 +330,9 @@ fn a_list_larger_than_a_page_has_a_page_of_its_own() {
         (MatchOp::NotEqual, "odd"),
         (MatchOp::Regexp, "o.*"),
     ];
-    matchers
-        .into_iter()
-        .for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
+    for (op, value) in matchers {
+        check(&written, &[Matcher::new(op, "x", value).unwrap()]);
+    }
     // Reading the labels of one candidate is cheaper than the list.
     for name in ["00007", "00008", "absent"] {
         check(
@@ -436,9 +436,9 @@ fn a_dropped_writer_leaves_no_spill_files() {
     let symbols: Vec<_> = (0..10)
         .map(|i| writer.symbol(&mut pages, "x", &i.to_string()).unwrap())
         .collect();
-    symbols
-        .iter()
-        .for_each(|&symbol| writer.series(&mut pages, &[symbol]).unwrap());
+    for &symbol in symbols.iter() {
+        writer.series(&mut pages, &[symbol]).unwrap();
+    }
     assert!(written.dir.path().join("other.0.tmp").exists());
     drop(writer);
     assert_eq!(std::fs::read_dir(written.dir.path()).unwrap().count(), 2);

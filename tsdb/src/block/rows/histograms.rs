@@ -599,9 +599,9 @@ mod tests {
                             } = &mut histogram.counts
                             {
                                 *count = count.wrapping_add(columns.values.len() as u64);
-                                positive.iter_mut().for_each(|of| {
+                                for of in positive.iter_mut() {
                                     *of = of.wrapping_add(columns.values.len() as u64)
-                                });
+                                }
                             }
                             columns.push_histogram(timestamp_ms, Arc::new(histogram));
                         }

@@ -637,12 +637,13 @@ fn series_of_large_histograms_are_cut_into_pages() {
     };
     let mut large = SampleColumns::default();
     for i in 0..200 {
-        match i % 50 == 49 {
-            true => large.push(Sample {
+        if i % 50 == 49 {
+            large.push(Sample {
                 timestamp_ms: START_MS + i * 30_000,
                 value: i as f64,
-            }),
-            false => large.push_histogram(START_MS + i * 30_000, Arc::new(histogram(i))),
+            })
+        } else {
+            large.push_histogram(START_MS + i * 30_000, Arc::new(histogram(i)))
         }
     }
     let model = vec![

@@ -247,9 +247,9 @@ mod tests {
         );
         let mut progress = RuleProgress::default();
         progress.set_rules(&rules(times_ms));
-        blocks
-            .iter()
-            .for_each(|block| progress.searched(block.origin.id, of_blocks.to_vec()));
+        for block in blocks.iter() {
+            progress.searched(block.origin.id, of_blocks.to_vec());
+        }
         (progress, blocks)
     }
 

@@ -49,9 +49,9 @@ fn print(contents: &Contents) -> String {
     let mut text = String::new();
     for (labels, samples) in contents {
         writeln!(text, "{labels}").unwrap();
-        samples
-            .iter()
-            .for_each(|(time, bits)| writeln!(text, "  {time} {bits:016x}").unwrap());
+        for (time, bits) in samples.iter() {
+            writeln!(text, "  {time} {bits:016x}").unwrap();
+        }
     }
     text
 }

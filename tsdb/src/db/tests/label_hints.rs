@@ -177,9 +177,9 @@ fn concurrent_reads_of_one_block_return_the_same_as_one() {
         let threads: Vec<_> = (0..4)
             .map(|_| scope.spawn(|| all.iter().map(read).collect::<Vec<_>>()))
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| assert!(thread.join().unwrap() == expected));
+        for thread in threads {
+            assert!(thread.join().unwrap() == expected);
+        }
     });
 }
 

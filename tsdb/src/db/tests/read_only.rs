@@ -48,9 +48,10 @@ fn walk(dir: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(walk(&path)),
-            false => found.push((path.clone(), path.metadata().unwrap().len())),
+        if path.is_dir() {
+            found.extend(walk(&path))
+        } else {
+            found.push((path.clone(), path.metadata().unwrap().len()))
         }
     }
     found.sort();

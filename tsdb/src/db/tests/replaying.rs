@@ -71,9 +71,9 @@ fn is_waiting<T>(result: Result<T>) -> bool {
 /// Fills a new store and closes it.
 fn history(fs: &MemFs, requests: &[&[(usize, i64, f64)]]) {
     let db = open_on(fs, options());
-    requests
-        .iter()
-        .for_each(|request| assert_eq!(append(&db, request), []));
+    for request in requests.iter() {
+        assert_eq!(append(&db, request), []);
+    }
 }
 
 fn samples(of: &[(usize, &[(i64, f64)])]) -> Contents {

@@ -58,7 +58,7 @@ fn append(
         .map(|labels| db.series(labels).unwrap())
         .collect();
     let mut batch = WriteBatch::default();
-    handles.iter().for_each(|&handle| {
+    for &handle in handles.iter() {
         batch.push(
             handle,
             Sample {
@@ -67,7 +67,7 @@ fn append(
             },
             0,
         )
-    });
+    }
     for (idx, exemplar) in exemplars {
         batch.push_exemplar(handles[*idx], exemplar.clone(), *idx as u32);
     }

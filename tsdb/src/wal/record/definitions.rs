@@ -279,7 +279,7 @@ mod tests {
             let sets: Vec<_> = sets.iter().map(|set| Labels::from_pairs(set.iter().map(|(n, v)| (&**n, &**v))).unwrap()).collect();
             let mut dst = Vec::new();
             let mut seen = Vec::new();
-            sets.iter().for_each(|set| encode_series(&mut dst, SeriesRef(7), set));
+            for set in sets.iter() { encode_series(&mut dst, SeriesRef(7), set); }
             let mut before = Vec::<(&str, &str)>::new();
             decode_series(&dst, |_, labels| {
                 for (at, label) in labels.iter().enumerate() {

@@ -13,7 +13,9 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
     let (set, _) = set_of(&RuleSet::default(), &text, &alerts_max);
     let groups: Vec<_> = set.groups().cloned().collect();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
-    groups.iter().for_each(|group| evaluate(group, &fake, 0));
+    for group in groups.iter() {
+        evaluate(group, &fake, 0);
+    }
     fake.take_written();
 
     let text = format!("groups: [{kept}, {{name: g, rules: [{{alert: A, expr: e, for: 1m}}]}}]");
@@ -38,9 +40,9 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
         .map(|group| group.due.seconds() - T0)
         .collect();
     assert_eq!(due, [120, 120]);
-    removed
-        .iter()
-        .for_each(|group| group.end_series(&fake).unwrap());
+    for group in removed.iter() {
+        group.end_series(&fake).unwrap();
+    }
     let written = fake.take_written();
     assert_eq!(written.len(), 3, "{written:?}");
     assert!(written.contains(&"k{a=1} stale@0".to_owned()));
@@ -67,9 +69,9 @@ fn a_series_that_a_new_group_writes_does_not_end_with_the_removed_group() {
     fake.written
         .lock()
         .retain(|(_, sample)| sample.timestamp_ms > T0 * 1000);
-    removed
-        .iter()
-        .for_each(|group| group.end_series(&fake).unwrap());
+    for group in removed.iter() {
+        group.end_series(&fake).unwrap();
+    }
     assert_eq!(
         fake.take_written(),
         [

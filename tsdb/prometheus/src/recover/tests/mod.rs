@@ -205,9 +205,9 @@ fn samples_with_start_timestamps_are_recovered() {
         // At 100 s, started at 50 s; a second later with the same start; then without a start.
         let mut record = vec![code];
         put_i64(&mut record, i64::from(code) - 10);
-        [100_000, 50_000]
-            .into_iter()
-            .for_each(|time| put_i64(&mut record, time));
+        for time in [100_000, 50_000] {
+            put_i64(&mut record, time);
+        }
         record.extend_from_slice(value);
         for (time, start) in [(1000, 1), (2000, 0)] {
             put_i64(&mut record, 0);

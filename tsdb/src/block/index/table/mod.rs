@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page        entries, one after the other
-//!             group starts, u32 each: where in the page every `group`-th entry begins
+//!             group starts, u32 each: where in the page every `group_size`-th entry begins
 //!             number of entries, u32
 //! directory   per page: number of its first entry (varint, less that of the page before), reference, key (size
 //!             varint, bytes)
