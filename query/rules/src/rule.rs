@@ -219,7 +219,7 @@ impl Rule {
         }
     }
 
-    /// Returns the error of the last evaluation, if it failed.
+    /// Returns why the last evaluation failed, or why its first rejected sample was not stored.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.state.lock().evaluations.back()?.error.clone()

@@ -18,7 +18,7 @@ use varve_client::{
 use varve_system::yaml::{labels, null_is_default};
 
 /// Maximum number of entries in `alerting.alertmanagers`.
-const ALERTMANAGERS_MAX: usize = 100;
+const ENTRIES_MAX: usize = 100;
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -27,7 +27,7 @@ pub struct AlertingConfig {
     /// Relabel rules for all alerts, applied after external labels are added. Default none.
     #[serde(deserialize_with = "null_is_default")]
     alert_relabel_configs: Vec<RuleConfig>,
-    /// Alertmanagers with common settings. Default none; up to [`ALERTMANAGERS_MAX`].
+    /// Alertmanagers with common settings. Default none; up to [`ENTRIES_MAX`].
     #[serde(deserialize_with = "null_is_default")]
     pub alertmanagers: Vec<AlertmanagerConfig>,
 }
@@ -209,8 +209,8 @@ impl AlertingConfig {
         self.alert_relabeling()?;
         let n = self.alertmanagers.len();
         ensure!(
-            n <= ALERTMANAGERS_MAX,
-            "alerting.alertmanagers: must be at most {ALERTMANAGERS_MAX}"
+            n <= ENTRIES_MAX,
+            "alerting.alertmanagers: must be at most {ENTRIES_MAX}"
         );
         for (idx, alertmanager) in self.alertmanagers.iter().enumerate() {
             alertmanager
@@ -300,7 +300,7 @@ impl AlertmanagerConfig {
     /// Returns the relabel rules for targets.
     ///
     /// # Errors
-    /// As [`AlertingConfig::alert_rules`].
+    /// As [`AlertingConfig::alert_relabeling`].
     pub fn target_relabeling(&self) -> Result<Relabeling> {
         RuleConfig::compile(&self.relabel_configs).context("relabel_configs")
     }
@@ -308,7 +308,7 @@ impl AlertmanagerConfig {
     /// Returns the relabel rules for alerts, if any.
     ///
     /// # Errors
-    /// As [`AlertingConfig::alert_rules`].
+    /// As [`AlertingConfig::alert_relabeling`].
     pub fn alert_relabeling(&self) -> Result<Option<Relabeling>> {
         if self.alert_relabel_configs.is_empty() {
             return Ok(None);

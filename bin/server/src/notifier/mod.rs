@@ -64,7 +64,7 @@ struct State {
     /// Applied to all alerts.
     alert_relabeling: Relabeling,
     sets: Vec<AlertmanagerSet>,
-    /// Deliveries to removed Alertmanagers, which still send their queues.
+    /// Deliveries to removed Alertmanagers, which end as [`Delivery::close`] says.
     closing: Vec<Arc<Delivery>>,
     is_discovering: bool,
     is_stopped: bool,
@@ -125,8 +125,8 @@ impl Notifier {
         }))
     }
 
-    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Removed ones
-    /// send their queued alerts.
+    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Deliveries to
+    /// removed ones end: with `drain_on_shutdown` after sending their queues, otherwise at once.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

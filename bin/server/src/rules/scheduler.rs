@@ -72,7 +72,7 @@ fn check_groups<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Agenda>,
     (agenda, next_at.since(now).max(Duration::from_millis(1)))
 }
 
-/// Sends the active alerts of groups that catch up, whose evaluations are of past times.
+/// Sends the firing alerts of groups that catch up again: their evaluations are of past times.
 fn resend_while_catching_up(rules: &Rules, store: &Store, live: &Live, now: Time) {
     let catching_up = rules.agenda.lock().catching_up();
     for group in catching_up {

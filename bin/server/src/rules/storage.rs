@@ -153,7 +153,8 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
-        // No deadline of its own: each query that reads the shared scans has one.
+        // No deadline: the scans serve several queries. A scan is not interrupted with the query
+        // that runs it, neither by its deadline nor by a kill or a shutdown.
         let ctx = ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory()));
         Some(
             self.engine

@@ -41,8 +41,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) tick: Time,
     /// The timestamp of the samples.
     pub(crate) timestamp_ms: i64,
-    /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts
-    /// are restored.
+    /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written, which begins once earlier alerts are
+    /// restored.
     pub(crate) is_restored: bool,
     /// `true` if the group is a dry run, which sends no alerts.
     pub(crate) is_dry_run: bool,
@@ -162,7 +162,7 @@ impl Evaluation<'_> {
         } = self.rule;
         if is_matched {
             alert.keep_firing_since = None;
-        } else if !self.keeps_firing(alert, keep_firing_for) {
+        } else if !self.continue_firing(alert, keep_firing_for) {
             if alert.state == AlertState::Pending {
                 return false;
             }
@@ -193,8 +193,9 @@ impl Evaluation<'_> {
         true
     }
 
-    /// Returns `true` if a firing alert without a match still fires because of `keep_firing_for`.
-    fn keeps_firing(&self, alert: &mut Alert, keep_firing_for: Duration) -> bool {
+    /// Notes since when a firing alert does not match, and returns `true` if it still fires because
+    /// of `keep_firing_for`.
+    fn continue_firing(&self, alert: &mut Alert, keep_firing_for: Duration) -> bool {
         if alert.state != AlertState::Firing || keep_firing_for.is_zero() {
             return false;
         }

@@ -92,9 +92,9 @@ impl Alert {
         self.resolved_at.is_none()
     }
 
-    /// Returns `true` if the alert must be sent at `now`: it is resolved and was last sent as
-    /// firing, or `resend_delay` has passed since then. The time of its resolution does not matter:
-    /// while a group catches up, it is in the past.
+    /// Returns `true` if the alert must be sent at `now`: it is not pending, and it was never sent,
+    /// is resolved and was last sent as firing, or was last sent more than `resend_delay` ago. The
+    /// time of its resolution does not matter: while a group catches up, it is in the past.
     pub(crate) fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;

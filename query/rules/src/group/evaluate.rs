@@ -235,7 +235,7 @@ impl GroupEvaluation<'_> {
     }
 
     /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in
-    /// Prometheus, a rejected sample is none.
+    /// Prometheus, a rejected sample is no failure.
     fn evaluate_rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
         let started = self.storage.now();
         let clock = Instant::now();
@@ -263,8 +263,8 @@ impl GroupEvaluation<'_> {
                 record.error = outcome.rejection;
             }
             Err(failure) => {
-                // A failed evaluation resolves no alert. Firing alerts are sent again with their
-                // last annotations.
+                // An evaluation that fails before the write resolves no alert. Firing alerts are
+                // sent again with their last annotations.
                 self.notify_due(rule);
                 record.error = Some(failure.message);
             }

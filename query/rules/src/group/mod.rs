@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`, as does
 //!    [`Group::continue_from`].
-//! 2. A failed evaluation of a rule changes none of its alerts.
+//! 2. An evaluation of a rule that fails before its samples are written changes none of its alerts.
+//!    If only the write fails, the alerts have already changed and were sent, as in Prometheus.
 //!
 //! Threads: the lock of a rule's state is held only to read or replace it, never during a query.
 

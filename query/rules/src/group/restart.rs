@@ -15,8 +15,8 @@ use crate::rule::Rule;
 use crate::storage::{Failure, Storage};
 use crate::time::Time;
 
-/// Number of intervals before an evaluation in which the alerts of that evaluation have a sample,
-/// unless they ended.
+/// Number of intervals before an evaluation in which its active alerts are looked up: an alert has
+/// no sample of a failed evaluation.
 const CONTINUED_INTERVALS: u32 = 5;
 
 impl Group {
@@ -78,6 +78,7 @@ impl Group {
                 stored
                     .iter()
                     .filter_map(|(_, sample)| {
+                        // The tick was rounded down to milliseconds.
                         let tick = self
                             .schedule
                             .at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
@@ -171,8 +172,9 @@ impl Continuation<'_> {
             .map(|(labels, _)| labels.clone());
         let (shared, written) =
             series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
-        // Any of these rules may have a shared alert. Without its state it is pending: it fires
-        // again at once if it matches, and no other rule sends it as resolved.
+        // It is unknown which rule wrote a shared series, so each rule gets its alert without its
+        // state, as pending: it fires again at once if it matches, and no other rule sends it as
+        // resolved.
         stored.states.retain(|(labels, _)| !shared.contains(labels));
         let mut alerts = stored.alerts(pending_for, texts);
         if self.newest > self.last {
@@ -263,7 +265,9 @@ impl Continuation<'_> {
         let _background = storage.start_background();
         let rule_ref = group.rule_ref(&rule.definition.name);
         let answer = storage.query(&rule_ref, &evaluation.query_of(rule))?;
-        evaluation.with_templates(rule, alerting, |alerts| alerts.matched(&answer.samples))
+        evaluation.with_templates(rule, alerting, |evaluation| {
+            evaluation.matched(&answer.samples)
+        })
     }
 }
 
