@@ -71,7 +71,7 @@ impl BlockScan<'_> {
         let series_idx = (self.ordinal - group.group.first) as usize;
         group.rows_size = 0;
         for i in 0..group.pages.len() {
-            group.read_page(i, series_idx, &mut self.timestamp_columns, samples)?;
+            group.read_series(i, series_idx, &mut self.timestamp_columns, samples)?;
         }
         self.block.check_times(group.group, samples)?;
         self.labels.seek(self.ordinal)?;
@@ -138,7 +138,7 @@ impl<'a> LoadedGroup<'a> {
     }
 
     /// Appends the samples of a series in the `i`-th page.
-    pub(crate) fn read_page(
+    pub(crate) fn read_series(
         &mut self,
         i: usize,
         series_idx: usize,

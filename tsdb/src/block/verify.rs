@@ -75,7 +75,7 @@ impl Block {
                 let mut n_samples = 0;
                 for series_idx in 0..group.n_series {
                     samples.clear();
-                    loaded.read_page(i, series_idx, &mut timestamp_columns, &mut samples)?;
+                    loaded.read_series(i, series_idx, &mut timestamp_columns, &mut samples)?;
                     page_range = page_range.hull(samples.range().unwrap_or(EMPTY_RANGE));
                     n_samples += samples.len();
                 }

@@ -47,7 +47,7 @@ pub struct Stats {
     pub blocks_timestamps_bytes: u64,
     /// Bytes of indexes in `blocks_size_bytes`.
     pub blocks_index_bytes: u64,
-    /// Files in the directory of blocks that could not be opened.
+    /// Blocks that are damaged or unreadable, and are not used.
     pub n_damaged_blocks: u64,
     /// Bytes of decoded pages in memory.
     pub page_cache_bytes: u64,
@@ -127,7 +127,7 @@ impl BlockSummary {
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if there are too many open files.
-    /// [`Error::Version`](crate::Error::Version) if the rules have a newer format.
+    /// [`Error::Version`](crate::Error::Version) if the tombstones have a newer format.
     pub fn check_delete_rules(data_dir: &Path, damage: &mut DamageReport) -> Result<()> {
         tombstones::check_in(Arc::new(RealFs), data_dir, damage)
     }

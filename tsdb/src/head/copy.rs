@@ -18,7 +18,7 @@ use crate::error::{Damaged, Error, Result};
 /// Encoded bytes of several series, in a few large buffers.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCopies {
-    /// If `true`, only the newest sample is needed of a chunk that reaches to the end of the range.
+    /// If `true`, only the newest sample is needed of a chunk that has none after the range.
     only_newest: bool,
     bytes: Vec<u8>,
     /// Out-of-order samples, and the last samples of chunks.
@@ -62,9 +62,9 @@ enum SampleRun {
         newest: Newest,
         hidden: Range<u32>,
     },
-    /// A decoded sample, in the range and visible.
+    /// A decoded sample, in the range of the copy and visible.
     Sample(Sample),
-    /// Decoded samples, all in the range and visible.
+    /// Decoded samples, all in the range of the copy and visible.
     Samples(Range<usize>),
     /// Histograms.
     Histograms(Range<usize>),
@@ -138,7 +138,8 @@ impl HeadCopies {
         charge.shrink(size.saturating_sub(self.size() - before));
     }
 
-    /// Checks that the copies can be addressed: they are 200 GB then.
+    /// Fails before the number of runs or hidden ranges exceeds 32 bits. The runs alone take 100 GB
+    /// then.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -186,7 +187,8 @@ impl HeadCopies {
             .map_or(0, |before| self.ends[before] as usize)
     }
 
-    /// Returns the first byte of a run, for [`prefetch`](varve_collections::prefetch).
+    /// Loads memory that a read of the run touches first, for
+    /// [`prefetch`](varve_collections::prefetch). The value has no meaning.
     #[inline]
     pub(crate) fn first_byte(&self, run: usize) -> u8 {
         let first_byte = match self.runs.get(run) {
@@ -215,7 +217,7 @@ impl HeadCopies {
     }
 
     /// Appends the visible samples of the `idx`-th series in `range` to `out`, in order of time,
-    /// each timestamp once.
+    /// each timestamp once. `range` may be a part of the range that was copied.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
@@ -227,10 +229,10 @@ impl HeadCopies {
     ) -> Result<(), Damaged> {
         let start = out.len();
         let mut in_order = true;
-        for idx in self.runs_of(idx) {
+        for run_idx in self.runs_of(idx) {
             let from = out.len();
-            self.read_run(&self.runs[idx], range, out)?;
-            self.read_starts(idx, from, out);
+            self.read_run(&self.runs[run_idx], range, out)?;
+            self.read_starts(run_idx, from, out);
             in_order &= from == start
                 || from == out.len()
                 || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
@@ -355,25 +357,24 @@ impl HeadCopies {
         if !chunk_range.overlaps(range) {
             return;
         }
-        let hidden = self.hidden_from..self.hidden.len();
-        for hidden in &self.hidden[hidden.clone()] {
-            if hidden.covers(chunk_range) {
+        let hidden_idxs = self.hidden_from..self.hidden.len();
+        for hidden_range in &self.hidden[hidden_idxs.clone()] {
+            if hidden_range.covers(chunk_range) {
                 return;
             }
         }
         let Some(newest) = chunk.newest() else { return };
-        if hidden.is_empty() && self.push_last(blocks, chunk, range) {
+        if hidden_idxs.is_empty() && self.push_last(blocks, chunk, range) {
             return;
         }
         let bytes_at = self.bytes.len();
         // Fits 32 bits: a chunk has at most 255 samples.
         let n_bytes = chunk.copy_to(blocks, &mut self.bytes) as u32;
-        let hidden = small(hidden.start)..small(hidden.end);
         self.runs.push(SampleRun::Chunk {
             bytes_at,
             n_bytes,
             newest,
-            hidden,
+            hidden: small(hidden_idxs.start)..small(hidden_idxs.end),
         });
     }
 

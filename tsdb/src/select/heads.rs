@@ -166,8 +166,8 @@ impl HeadStream {
                 .projection
                 .labels(&locked[head], slot, requested);
             // There are fewer than 2^32 shards.
-            let part = head as u32;
-            labels.push_back((own, Place { part, at: slot }));
+            let head = head as u32;
+            labels.push_back((own, Place { head, at: slot }));
         }
         *n_left = n_left.saturating_sub(n_taken as u64);
     }

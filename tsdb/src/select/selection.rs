@@ -25,8 +25,8 @@ pub(crate) enum Need {
 /// The position of a series in a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// The index of the head.
-    pub(super) part: u32,
+    /// The index of the head; 0 in a block.
+    pub(super) head: u32,
     /// The slot, or the ordinal in a block.
     pub(super) at: u32,
 }

@@ -21,7 +21,7 @@ pub struct Series {
     pub(super) batch: Arc<BatchCharge>,
     /// The request and the range for which samples are read, if they are not those of the
     /// selection.
-    pub(super) part: Option<(QueryContext, TimeRange)>,
+    pub(super) narrowed: Option<(QueryContext, TimeRange)>,
 }
 
 /// Shared state for reading the samples of all series of a selection.
@@ -105,7 +105,7 @@ impl Series {
     fn in_head(&self) -> Option<(&HeadReads, u32)> {
         let (stream, place) = self.found.first;
         match self.batch.reads.streams.get(stream)? {
-            StreamReads::Heads(heads) => Some((heads.get(place.part as usize)?, place.at)),
+            StreamReads::Heads(heads) => Some((heads.get(place.head as usize)?, place.at)),
             StreamReads::Block(_) => None,
         }
     }
@@ -130,7 +130,7 @@ impl Series {
         Ok(Self {
             found,
             batch: Arc::clone(&self.batch),
-            part: Some((ctx.clone(), range)),
+            narrowed: Some((ctx.clone(), range)),
         })
     }
 
@@ -144,7 +144,7 @@ impl Series {
         let n_before = out.len();
         let reads = &*self.batch.reads;
         let (ctx, range) = self
-            .part
+            .narrowed
             .as_ref()
             .map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
         let read = self
@@ -179,7 +179,7 @@ impl Reads {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => {
                 self.ctx.check()?;
-                heads[place.part as usize]
+                heads[place.head as usize]
                     .read(place.at, range, out)
                     .map_err(|_damaged| Error::Corrupt {
                         path: "head".into(),

@@ -34,7 +34,8 @@ pub struct SelectHints {
     /// The requested labels. Series are still sorted by all their labels, unless none are
     /// requested, and series that differ only in other labels are not merged.
     pub labels: LabelHint,
-    /// All labels are requested if a head or block has labels of these names.
+    /// If a head or block has a label of one of these names, series have all their labels, unless
+    /// none are requested.
     pub whole_where: &'static [&'static str],
 }
 
@@ -237,9 +238,9 @@ fn open_sources(
     any_order: bool,
     charge: &mut Charge,
 ) -> Result<Sources> {
-    // 1. Registers as a reader of the block list, so that a flush keeps what it moves in the heads.
-    // 2. Reads the block list. 3. Begins the read of the heads. If a flush comes between 2 and 3, the
-    // samples are still in the heads.
+    // 1. Registers as a reader of the block list, so that a flush leaves in the heads what it
+    // writes to blocks. 2. Reads the block list. 3. Begins the read of the heads. If a flush comes
+    // between 2 and 3, the samples are still in the heads.
     let list_reader = store.block_list_readers.enter(ctx)?;
     let blocks = store.blocks.list();
     let open_read = store.isolation.begin_read(ctx)?;
@@ -360,7 +361,7 @@ impl Iterator for SeriesSet {
             return Some(Ok(Series {
                 found,
                 batch: Arc::clone(&self.batch),
-                part: None,
+                narrowed: None,
             }));
         }
         let error = self.failure.take()?;

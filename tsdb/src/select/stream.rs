@@ -110,7 +110,7 @@ impl Stream {
     pub(super) fn place(&self) -> Option<Place> {
         match self {
             Self::Heads(_, at) => at.as_ref().map(|(_, place)| *place),
-            Self::Block(block) => block.ordinal().map(|at| Place { part: 0, at }),
+            Self::Block(block) => block.ordinal().map(|at| Place { head: 0, at }),
         }
     }
 

@@ -59,7 +59,7 @@ impl DirectoryContents {
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
                 found
                     .blocks
-                    .extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
+                    .extend(skip_damaged(opened, &path, MISSING, &mut found.n_damaged)?);
             }
         }
         Ok(found)
@@ -81,7 +81,8 @@ impl DirectoryContents {
             } else {
                 Ok(())
             };
-            let is_valid = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            let is_valid =
+                skip_damaged(verified, block.path(), REPLACED, &mut self.n_damaged)?.is_some();
             self.blocks.extend(is_valid.then_some(block));
         }
         Ok(())
@@ -112,7 +113,12 @@ impl DirectoryContents {
         let mut list = Vec::with_capacity(self.blocks.len());
         for block in self.blocks.drain(..) {
             let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
-            list.extend(skip_damaged(stored, block.path(), &mut self.n_damaged)?);
+            list.extend(skip_damaged(
+                stored,
+                block.path(),
+                MISSING,
+                &mut self.n_damaged,
+            )?);
         }
         Ok(list)
     }
@@ -185,13 +191,23 @@ fn is_fatal(error: &Error) -> bool {
     matches!(error, Error::Version { .. }) || error.is_out_of_files()
 }
 
+/// The consequence of damage in a block that nothing replaces.
+const MISSING: &str = "its samples are missing until it is repaired";
+/// The consequence of damage in a merged block whose sources still exist.
+const REPLACED: &str = "its remaining sources are used instead";
+
 /// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
-fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
+fn skip_damaged<T>(
+    read: Result<T>,
+    path: &Path,
+    consequence: &str,
+    n_damaged: &mut u64,
+) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) if is_fatal(&error) => Err(error),
         Err(error) => {
-            tracing::error!(?path, %error, "a block cannot be opened; its samples are missing until it is repaired");
+            tracing::error!(?path, %error, "a block cannot be read; {consequence}");
             *n_damaged += 1;
             Ok(None)
         }

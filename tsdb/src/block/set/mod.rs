@@ -67,7 +67,7 @@ pub(crate) struct BlockSet {
     tombstones: Mutex<Tombstones>,
     next_id: AtomicU64,
     next_flush: AtomicU64,
-    /// Number of blocks that could not be opened. Their files are kept.
+    /// Number of blocks that are damaged or unreadable, and not used. Their files are kept.
     n_damaged: u64,
     /// Files of blocks outside the list that could not be removed. The next start may add them to
     /// the list again, so they still need their tombstones.
@@ -155,7 +155,7 @@ impl BlockSet {
             .collect()
     }
 
-    /// Returns the number of blocks that could not be opened.
+    /// Returns the number of blocks that are damaged or unreadable, and are not used.
     pub(crate) fn n_damaged(&self) -> u64 {
         self.n_damaged
     }

@@ -21,7 +21,7 @@ pub(crate) struct StoredBlock {
 /// The effect of a tombstone on a block.
 #[derive(Debug, Clone)]
 pub(super) struct Deleted {
-    /// The id of the rule; 0 for the series that a retention rule removes.
+    /// The id of the tombstone; 0 for the series that a retention rule removes.
     pub(super) number: u64,
     pub(super) range: TimeRange,
     pub(super) series: RoaringBitmap,

@@ -44,7 +44,9 @@ impl Histograms {
         append_id: u32,
     ) -> usize {
         let before = self.by_time.range(..timestamp_ms).next_back();
-        // The previous sample may be in a block, and be deleted there.
+        // Without an earlier histogram here, one that is in order follows the newest sample of the
+        // series, which may be in a block. `SampleColumns::merge_from` clears the hint at that
+        // seam.
         let follows = before.map_or(timestamp_ms > last_ms, |(&before_ms, _)| {
             before_ms == last_ms
         });

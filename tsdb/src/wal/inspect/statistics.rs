@@ -99,6 +99,7 @@ pub fn inspect(
     dir: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<WalInspection> {
+    // Fails if the directory is missing, which `list` takes for an empty one.
     fs.list(dir).map_err(Error::io("list", dir))?;
     for _ in 1..ATTEMPTS_MAX {
         let found = inspect_once(fs, dir, progress)?;
@@ -210,11 +211,12 @@ impl WalInspection {
                     used(series);
                 }
             }
-            // Exemplars of evicted series are defined by the checkpoint.
+            // The ref of an exemplar may be undefined, as that of an evicted series: a checkpoint
+            // repeats the exemplar with labels. One that no checkpoint has is not counted here.
             Content::Exemplars(_) => {}
-            Content::Series(found) => defined.of(file).extend(found.iter().map(|it| it.0)),
+            Content::Series(found) => defined.set_of(file).extend(found.iter().map(|it| it.0)),
             Content::CheckpointSeries(found, _) => {
-                defined.of(file).extend(found.iter().map(|it| it.0))
+                defined.set_of(file).extend(found.iter().map(|it| it.0))
             }
             _ => {}
         }
@@ -231,8 +233,8 @@ struct Definitions {
 }
 
 impl Definitions {
-    /// Returns the series that are defined beside those of `file`.
-    fn of(&mut self, file: &WalFile) -> &mut HashSet<u64> {
+    /// Returns the set to which the series of `file` are added.
+    fn set_of(&mut self, file: &WalFile) -> &mut HashSet<u64> {
         self.by_log.entry(self.log(file)).or_default()
     }
 
@@ -265,7 +267,7 @@ impl Definitions {
 
 /// Returns the number of defined series whose labels belong to another log of the epoch.
 fn n_misplaced_series(file: &WalFile, content: &Content<'_>) -> u64 {
-    // No store has another number of logs.
+    // Another number of logs is damage, for which `log_of` is not defined.
     let is_possible = file.n_logs.is_power_of_two();
     let is_misplaced = |labels: &&Labels| is_possible && log_of(labels, file.n_logs) != file.log;
     match content {

@@ -16,7 +16,7 @@ use super::entries::{IndexEntries, MAGIC, SERIES_ALIGN, VERSION};
 use crate::block::buffered_file::BufferedFile;
 
 /// Name of the size limit, for errors.
-const SIZE: &str = "size of an index in 16 bytes";
+const SIZE: &str = "size of an index in units of 16 bytes";
 
 /// Writes an index.
 #[derive(Debug)]
@@ -132,10 +132,10 @@ impl<'a> IndexWriter<'a> {
         let mut postings = std::mem::take(&mut self.postings);
         let symbols = self.symbols;
         self.finish_with(|writer, _| {
-            let mut names: Vec<_> = postings.keys().copied().collect();
-            names.sort_unstable();
+            let mut keys: Vec<_> = postings.keys().copied().collect();
+            keys.sort_unstable();
             let mut section = Vec::new();
-            for (name, value) in names {
+            for (name, value) in keys {
                 let series = postings
                     .remove(&(name, value))
                     .expect("its key was just listed");
@@ -160,8 +160,8 @@ impl<'a> IndexWriter<'a> {
         mut self,
         postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
     ) -> Result<(u64, u128)> {
-        // Two sections that are no longer written are empty. They precede the postings and the
-        // table.
+        // The label indices and their offset table are no longer written. Their entries in the
+        // table of contents point to the postings and to the offset table of the postings.
         let labels_offset = self.file.position();
         self.file.pad(4)?;
         let postings_offset = self.file.position();
@@ -193,12 +193,12 @@ impl<'a> IndexWriter<'a> {
             postings_offset,
             table_offset,
         ];
-        let mut contents: Vec<u8> = offsets
+        let mut toc: Vec<u8> = offsets
             .iter()
             .flat_map(|offset| offset.to_be_bytes())
             .collect();
-        contents.extend_from_slice(&crc32c::crc32c(&contents).to_be_bytes());
-        self.file.write(&contents)?;
+        toc.extend_from_slice(&crc32c::crc32c(&toc).to_be_bytes());
+        self.file.write(&toc)?;
         self.file.finish()
     }
 }
