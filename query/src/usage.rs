@@ -1,8 +1,9 @@
 //! Finds the series that an expression selects, and the labels that its value depends on.
 //!
-//! Used by the binary to find unused metrics and labels. The result is conservative: an expression
-//! never needs more series or labels than reported. Dropping unselected series or unused labels
-//! does not change its value if the remaining label sets stay unique.
+//! The server notes this for each query, and `varve-advise` finds unused metrics and labels by it.
+//! The result is conservative: an expression never needs more series or labels than reported.
+//! Dropping unselected series or unused labels does not change its value if the remaining label
+//! sets stay unique.
 //!
 //! Labels are propagated from the root to the selectors: the result needs all labels,
 //! `sum by (job)` needs only `job` of its input, `a * on (node) b` needs `node` of both sides.
@@ -175,6 +176,7 @@ fn used_by_call(call: &Call, used: LabelSet) -> LabelSet {
         }
         // The destination label is either set or unchanged.
         "label_replace" => used.union(named_by(call, &[1, 3])),
+        // The separator counts as a label too, at worst as one that is not needed.
         "label_join" => used.union(named_by(call, &Vec::from_iter(1..call.args.len()))),
         // The order of the result depends on all labels.
         "sort_by_label" | "sort_by_label_desc" => LabelSet::all(),

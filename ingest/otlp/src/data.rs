@@ -99,7 +99,7 @@ pub(super) fn read_metric(mut reader: Reader<'_>) -> Result<SentMetric<'_>, Erro
                 Some((_, data_type)) => {
                     metric.data = Some(decode_data(*data_type, reader.message()?)?)
                 }
-                None => reader.skip_unknown(key, METRIC)?,
+                None => reader.skip_unknown(key, METRIC_FIELDS)?,
             },
         }
     }
@@ -168,7 +168,7 @@ pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
     };
     let mut n_points = 0;
     for (key, _) in DATA_TYPES {
-        each_message::<Error>(metric, *key, METRIC, |data| {
+        each_message::<Error>(metric, *key, METRIC_FIELDS, |data| {
             n_points += note_times(data, &mut times)?;
             Ok(())
         })?;
@@ -177,7 +177,7 @@ pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
 }
 
 /// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A
-/// field with a `known` number and a wrong wire type is malformed.
+/// field with the number of `wanted` and another wire type is malformed if `known` has its bit.
 pub(super) fn each_message<'a, E: From<Error>>(
     mut reader: Reader<'a>,
     wanted: Key,
@@ -188,12 +188,7 @@ pub(super) fn each_message<'a, E: From<Error>>(
         if key == wanted {
             take(reader.message().map_err(Error::from)?)?;
         } else {
-            let is_message = key & 7 == len_key(0);
-            let known = if is_message {
-                0
-            } else {
-                known & 1 << (wanted >> 3)
-            };
+            let known = known & 1 << (wanted >> 3);
             reader.skip_unknown(key, known).map_err(Error::from)?;
         }
     }
@@ -228,7 +223,7 @@ pub(super) fn merge<M: Message>(
     })
 }
 
-pub(super) const REQUEST: u32 = 1 << 1;
+pub(super) const REQUEST_FIELDS: u32 = 1 << 1;
 pub(super) const RESOURCE_METRICS: Key = len_key(1);
 pub(super) const RESOURCE: Key = len_key(1);
 pub(super) const SCOPE_METRICS: Key = len_key(2);
@@ -240,7 +235,7 @@ pub(super) const SCOPE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 const METRIC_NAME_FIELD: Key = len_key(1);
 const METRIC_HELP: Key = len_key(2);
 const METRIC_UNIT: Key = len_key(3);
-const METRIC: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
+const METRIC_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
 const DATA_TYPES: &[(Key, DataType)] = &[
     (len_key(5), DataType::Gauge),
     (len_key(7), DataType::Sum),

@@ -46,7 +46,7 @@ pub fn translate<S: Sink>(
     each_message(
         Reader::new(message),
         data::RESOURCE_METRICS,
-        data::REQUEST,
+        data::REQUEST_FIELDS,
         |resource| translator.resource(resource),
     )
 }

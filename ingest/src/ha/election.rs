@@ -47,7 +47,8 @@ pub struct HaCluster {
     pub since_ms: i64,
     /// Number of changes of the leader.
     pub n_changes: u64,
-    /// The other replicas that have sent requests since the start, most recent first.
+    /// The other replicas that have sent requests since the start, and a former leader from before
+    /// the start, most recent first.
     pub standbys: Vec<HaReplica>,
     /// Number of samples of standbys since the start.
     pub samples_deduplicated: u64,
@@ -66,7 +67,8 @@ pub struct HaReplica {
 #[derive(Debug, Default)]
 pub(super) struct Election {
     clusters: BTreeMap<Box<str>, Cluster>,
-    n_changes: u64,
+    /// Number of changes of what is persisted: new clusters and changes of a leader.
+    n_persisted_changes: u64,
 }
 
 /// The state of a cluster.
@@ -101,7 +103,7 @@ impl Election {
             return Decision::Standby;
         }
         known.elect(replica, now);
-        self.n_changes += 1;
+        self.n_persisted_changes += 1;
         Decision::Leader
     }
 
@@ -115,7 +117,7 @@ impl Election {
             ..Cluster::restored(replica.into(), now.wall_ms, 0)
         };
         self.clusters.insert(cluster.into(), added);
-        self.n_changes += 1;
+        self.n_persisted_changes += 1;
         Decision::Leader
     }
 
@@ -143,8 +145,8 @@ impl Election {
     }
 
     /// Returns the number of changes of the persisted part.
-    pub(super) fn n_changes(&self) -> u64 {
-        self.n_changes
+    pub(super) fn n_persisted_changes(&self) -> u64 {
+        self.n_persisted_changes
     }
 
     /// Iterates over the clusters by name.
@@ -323,7 +325,7 @@ mod tests {
             .iter()
             .map(|status| status.samples_deduplicated)
             .collect();
-        assert_eq!((counts, election.n_changes()), (vec![0, 5], 2));
+        assert_eq!((counts, election.n_persisted_changes()), (vec![0, 5], 2));
     }
 
     #[test]

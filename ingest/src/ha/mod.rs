@@ -102,9 +102,9 @@ impl Elections {
 
     fn decide(&self, member: Member<'_>, timeout: Duration) -> Decision {
         let State { election, file } = &mut *self.state.lock();
-        let n_changes = election.n_changes();
+        let n_changes = election.n_persisted_changes();
         let decision = election.decide(member.cluster, member.replica, self.now(), timeout);
-        if election.n_changes() != n_changes {
+        if election.n_persisted_changes() != n_changes {
             file.write(&file::encode(election));
         }
         decision

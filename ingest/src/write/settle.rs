@@ -31,16 +31,16 @@ impl Write<'_> {
     ///
     /// # Errors
     /// If the store cannot write the metadata. The samples are stored by then, which the sender does
-    /// not learn. A retry is safe: the store takes each sample that it has for an exact repetition,
-    /// counts it as stored, and the retry writes the metadata. Metadata is not written first, since
-    /// it would then describe series of a request that may still be denied.
+    /// not learn. A retry is safe: the store recognizes each sample that it already has as an exact
+    /// repetition, counts it as stored, and the retry writes the metadata. Metadata is not written
+    /// first, since it would then describe series of a request that may still be denied.
     pub(super) fn settle(mut self) -> Result<Written, WriteError> {
         self.stored.histograms -= self.out.histograms_rejected;
         let Request { message, batch, .. } = self.request;
 
         let mut rejections = self.rejections;
         let mut ignored = Rejections::default();
-        // Version 2.0 sends metadata with every sample: the sender must not drop samples for it.
+        // Version 2.0 sends metadata with every series: the sender must not drop samples for it.
         let invalid_metadata = if self.request.is_v2() {
             &mut ignored
         } else {

@@ -21,11 +21,11 @@ const PUNCTUATION_MAX: usize = 128;
 /// Maximum number of expressions in a small query.
 const EXPRS_MAX: usize = 32;
 /// Maximum number of steps of a small query.
-const STEPS_MAX: usize = 1000;
-/// Maximum cost of a small query. The unit is a sample, if there is one per second. It takes about
-/// 4 ns, measured with an instant query of 23 series.
+const SMALL_STEPS_MAX: usize = 1000;
+/// Maximum cost of a small query. The unit is one second of one series: a sample, if there is one
+/// per second. A sample takes about 4 ns, measured with an instant query of 23 series.
 const COST_MAX: u64 = 40_000;
-/// The cost of a series, besides its samples.
+/// The cost of a series, besides its seconds.
 const SERIES_COST: u64 = 300;
 
 /// Returns `true` if a query is short and shallow, and has no string from which a large regular
@@ -92,7 +92,7 @@ pub(super) fn is_small(
         }
         pending.extend(expr.children().into_iter().map(|child| (child, window_ms)));
     }
-    steps.n_steps <= STEPS_MAX
+    steps.n_steps <= SMALL_STEPS_MAX
 }
 
 /// Returns the cost of a selector, which has a window if it is the selector of a range. Returns

@@ -96,9 +96,9 @@ fn send_rounds<R: Round>(rounds: &[R], options: &WriteOptions) -> Result<Written
         failed: Mutex::default(),
         resident_bytes: Mutex::default(),
     };
-    let senders = (0..options.n_connections)
+    let senders: Vec<_> = (0..options.n_connections)
         .map(|_| Sender::new(options, &shared.pace))
-        .collect::<Result<Vec<_>>>()?;
+        .collect();
     let started = Instant::now();
     let results: Vec<_> = thread::scope(|scope| {
         let connections: Vec<_> = senders

@@ -58,19 +58,19 @@ impl Pace {
 }
 
 impl<'a> Sender<'a> {
-    pub(crate) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Self {
+        Self {
             options,
             pace,
             client: Client::new(&options.url),
             written: Written::default(),
-        })
+        }
     }
 
     /// Sends a request when it is due, and retries until the server accepts or rejects it.
     pub(crate) fn send(&mut self, request: &Request) -> Result<()> {
         self.pace.wait(request.n_samples);
-        let (response, latency) = self.attempt(&request.body)?;
+        let (response, latency) = self.send_until_decided(&request.body)?;
         self.written.latencies.push(latency);
         self.written.n_samples += request.n_samples;
         if !response.is_success() {
@@ -82,24 +82,25 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn attempt(&mut self, body: &[u8]) -> Result<(Response, Duration)> {
+    /// Sends a body until the server accepts or rejects it. Returns the response and its latency.
+    fn send_until_decided(&mut self, body: &[u8]) -> Result<(Response, Duration)> {
         let since = Instant::now();
         let mut backoff = BACKOFF_MIN;
         loop {
             let started = Instant::now();
-            let failure = match self.client.write(body, self.options.version) {
+            let last = match self.client.write(body, self.options.version) {
                 Ok(response) if !is_retried(response.status) => {
                     return Ok((response, started.elapsed()));
                 }
-                failure => failure,
+                last => last,
             };
-            let wait = failure
+            let wait = last
                 .as_ref()
                 .ok()
                 .and_then(|response| response.retry_after)
                 .unwrap_or(backoff);
             if since.elapsed() + wait > RETRY_MAX {
-                let response = failure?;
+                let response = last?;
                 bail!(
                     "the server accepted nothing for {RETRY_MAX:?}; last response {}: {}",
                     response.status,

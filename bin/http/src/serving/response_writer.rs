@@ -178,7 +178,7 @@ impl ResponseWriter {
     /// # Errors
     /// `error`, if the body is truncated.
     pub(crate) fn fail(&mut self, error: ApiError) -> Result<()> {
-        if self.is_streaming() {
+        if self.is_past_buffering() {
             return Err(error);
         }
         self.stage = Stage::Closed;
@@ -196,7 +196,7 @@ impl ResponseWriter {
                 computation.complete(output);
                 Ok(())
             }
-            None => Err(self.client_disconnected()),
+            None => Err(self.interrupt_as_disconnected()),
         }
     }
 
@@ -210,12 +210,13 @@ impl ResponseWriter {
         Ok(())
     }
 
-    fn is_streaming(&self) -> bool {
+    /// Returns `true` once something was sent or the response has ended.
+    fn is_past_buffering(&self) -> bool {
         !matches!(self.stage, Stage::Buffering)
     }
 
     fn threshold(&self) -> usize {
-        if self.is_streaming() {
+        if self.is_past_buffering() {
             CHUNK_SIZE
         } else {
             self.limits.buffer_size
@@ -227,7 +228,7 @@ impl ResponseWriter {
     fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
             let size_max = self.size_when_full();
-            let grown = if self.is_streaming() {
+            let grown = if self.is_past_buffering() {
                 size_max
             } else {
                 size_max.min(2 * self.buffer.capacity())
@@ -256,7 +257,7 @@ impl ResponseWriter {
     }
 
     fn send_buffer(&mut self) -> Result<()> {
-        if !self.is_streaming() {
+        if !self.is_past_buffering() {
             self.start_streaming()?;
         }
         let (bytes, charge) = self.take_buffer();
@@ -279,7 +280,7 @@ impl ResponseWriter {
         self.ctx.check()?;
         self.check_size()?;
         let (bytes, charge) = self.take_buffer();
-        if self.is_streaming() {
+        if self.is_past_buffering() {
             self.send(Chunk::Data(bytes, charge))?;
             return self.send(Chunk::End);
         }
@@ -291,7 +292,7 @@ impl ResponseWriter {
     /// client.
     fn send(&mut self, chunk: Chunk) -> Result<()> {
         let Stage::Streaming(chunks) = &self.stage else {
-            return Err(self.client_disconnected());
+            return Err(self.interrupt_as_disconnected());
         };
         // Fast path: the channel has room.
         if let Ok(room) = chunks.try_reserve() {
@@ -303,7 +304,7 @@ impl ResponseWriter {
 
     fn wait_and_send(&mut self, chunk: Chunk) -> Result<()> {
         let Stage::Streaming(chunks) = &self.stage else {
-            return Err(self.client_disconnected());
+            return Err(self.interrupt_as_disconnected());
         };
         let started = Instant::now();
         loop {
@@ -313,9 +314,9 @@ impl ResponseWriter {
                     room.send(chunk);
                     break;
                 }
-                Ok(Err(_closed)) => return Err(self.client_disconnected()),
+                Ok(Err(_closed)) => return Err(self.interrupt_as_disconnected()),
                 Err(_elapsed) if started.elapsed() >= self.limits.stall_timeout => {
-                    return Err(self.client_stalled());
+                    return Err(self.interrupt_as_stalled());
                 }
                 Err(_elapsed) => self.ctx.check()?,
             }
@@ -335,12 +336,14 @@ impl ResponseWriter {
         }
     }
 
-    fn client_disconnected(&self) -> ApiError {
+    /// Interrupts the request, and returns the error for a client that has disconnected.
+    fn interrupt_as_disconnected(&self) -> ApiError {
         self.ctx.interrupt(Interrupt::Canceled);
         ApiError::new(ErrorKind::Canceled, Interrupt::Canceled.to_string())
     }
 
-    fn client_stalled(&self) -> ApiError {
+    /// Interrupts the request, and returns the error for a client that reads too slowly.
+    fn interrupt_as_stalled(&self) -> ApiError {
         self.ctx.interrupt(Interrupt::Canceled);
         let text = "the client took too long to read, see --web.write-stall-timeout";
         ApiError::new(ErrorKind::Canceled, text).with_limit("--web.write-stall-timeout")

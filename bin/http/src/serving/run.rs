@@ -192,8 +192,8 @@ pub trait Task: Send {
     fn run(self: Box<Self>, work: &mut Work) -> Result<()>;
 }
 
-/// A task, always boxed: the functions that pass it on are compiled once instead of once per
-/// handler.
+/// A task as handlers pass it on, in a `Box`. It is a trait object, so that the functions that take
+/// it are compiled once instead of once per handler.
 pub type Job = dyn Task;
 
 impl Job {
@@ -209,8 +209,8 @@ impl<F: FnOnce(&mut Work) -> Result<()> + Send> Task for F {
     }
 }
 
-/// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes,
-/// or with 204 if there are none.
+/// Waits for a permit, runs `job` on a blocking thread, or here if it is small, and responds with
+/// the bytes that it writes, or with 204 if there are none.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub async fn run(

@@ -185,11 +185,11 @@ pub struct ExportArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selector: Option<String>,
 
-    /// First millisecond since the epoch
+    /// Oldest timestamp to export, in milliseconds since the epoch
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(super) start: Option<i64>,
 
-    /// Last millisecond since the epoch
+    /// Newest timestamp to export, in milliseconds since the epoch
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(super) end: Option<i64>,
 

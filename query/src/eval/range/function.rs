@@ -4,6 +4,7 @@ use varve_context::CHECK_INTERVAL;
 use varve_model::Labels;
 use varve_promql::ast::Span;
 use varve_promql::duration::seconds;
+use varve_tsdb::select::Series as StoredSeries;
 
 use super::windows::{Windows, count_window, n_samples_of};
 use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
@@ -44,8 +45,8 @@ pub(super) struct Spans {
     pub(super) range: Span,
     /// Position of the first argument, which for some functions is not the range.
     pub(super) first: Span,
-    /// Position of the quantile argument, if there is one.
-    pub(super) quantile: Span,
+    /// Position of the first scalar argument, if there is one.
+    pub(super) first_param: Span,
 }
 
 /// The samples of one series.
@@ -58,13 +59,13 @@ pub(super) struct Input<'a> {
 impl RangeEvaluation<'_> {
     pub(super) fn evaluate_stored(
         &self,
-        batch: &[varve_tsdb::select::Series],
+        batch: &[StoredSeries],
         skip_buckets: bool,
         siblings: &[Self],
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), self.reads_starts);
-        varve_tsdb::select::Series::try_for_each(batch, |series| {
+        StoredSeries::try_for_each(batch, |series| {
             samples.read(series, skip_buckets)?;
             let input = Input {
                 labels: series.labels(),
@@ -257,7 +258,10 @@ impl RangeEvaluation<'_> {
             Params::Any => Ok(()),
             Params::Quantile => {
                 if !window.values.is_empty() && !(0.0..=1.0).contains(&params[0]) {
-                    annotations.add(Annotation::InvalidQuantile(params[0]), self.spans.quantile);
+                    annotations.add(
+                        Annotation::InvalidQuantile(params[0]),
+                        self.spans.first_param,
+                    );
                 }
                 Ok(())
             }
@@ -266,7 +270,7 @@ impl RangeEvaluation<'_> {
                 if !window.values.is_empty() && over_time::integral_rule(&params).is_none() {
                     annotations.add(
                         Annotation::InvalidIntegralStrategy(strategy),
-                        self.spans.quantile,
+                        self.spans.first_param,
                     );
                 }
                 Ok(())

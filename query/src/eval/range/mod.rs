@@ -128,7 +128,7 @@ impl Evaluator<'_> {
             spans: Spans {
                 range: span_of_range(arg),
                 first: span_of_range(&call.args[0]),
-                quantile: params
+                first_param: params
                     .first()
                     .map_or_else(Span::default, |param| param.span),
             },

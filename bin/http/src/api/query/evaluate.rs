@@ -288,7 +288,8 @@ pub(crate) fn evaluate(
         Value::Matrix(series) => series.is_empty(),
         Value::Scalar(_) | Value::String { .. } => false,
     };
-    // Rules belong to all tenants together.
+    // Relabel rules apply to all tenants: an info about them would show one tenant what they drop
+    // of another.
     if is_empty && ctx.restriction().is_empty() {
         let end_ms = request.steps.end_ms();
         infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
