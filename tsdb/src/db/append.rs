@@ -142,7 +142,8 @@ impl Db {
         batch: &mut WriteBatch,
         rejected: &mut Vec<Rejection>,
     ) -> Result<Vec<(&ShardLog, Position)>> {
-        // All shards are checked before one changes: a request is stored entirely or not at all.
+        // All shards are checked before one changes, so that a shard that is not ready rejects the
+        // whole request.
         self.check_shards_ready(batch)?;
 
         let append_guard = self.store.isolation.begin_append();

@@ -100,8 +100,8 @@ impl Bounds {
 
 impl Head {
     /// Records that every present and future reader sees the appends before `horizon`. Passing an
-    /// older horizon than in the last call is safe. The first append to a head has id 0 or follows
-    /// the first horizon.
+    /// older horizon than in the last call is safe. Must be called before the first append, unless
+    /// that has id 0.
     pub(crate) fn set_horizon(&mut self, horizon: u32) {
         if horizon / RENUMBER_APPENDS != self.horizon / RENUMBER_APPENDS {
             self.live.settle(horizon);
@@ -194,12 +194,13 @@ impl Head {
     /// Appends a sample unless it is rejected.
     ///
     /// A sample newer than all others of its series is accepted up to a maximum age. A sample that
-    /// the series already has, bit for bit, is accepted at any age: the sender repeats it because
-    /// it missed the acknowledgement. A sample with another value at a stored timestamp is a
+    /// the head already has, bit for bit, is accepted at any age: the sender repeats it because it
+    /// missed the acknowledgement. A sample with another value at a stored timestamp is a
     /// duplicate, unless the stored sample is frozen. Any other sample is out of order and accepted
     /// within the window. A sample at the newest timestamp of its series is also accepted if that
-    /// newest sample has left the head: the two may be equal. With a window of 0, the rules are the
-    /// same as in Prometheus (`tsdb/head_append.go`).
+    /// newest sample has left the head: the two may be equal. With a window of 0, the rules are
+    /// those of Prometheus (`tsdb/head_append.go`), except that a repetition is accepted at any
+    /// age.
     ///
     /// # Errors
     /// The reason why the sample was rejected.
@@ -341,8 +342,8 @@ impl Head {
             .map_or(Ok(row.series), Err)
     }
 
-    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that
-    /// the series has no sample at that timestamp.
+    /// Returns `true` if [`Head::append`] would reject a sample as too old or out of order,
+    /// assuming that the series has no sample at that timestamp.
     pub(crate) fn rejects_timestamp(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
         let is_newest = self
             .table

@@ -36,7 +36,7 @@ pub(crate) struct ShardAppend {
 
 impl Shard {
     /// Appends samples to the head, the floats and histograms of a series in order of time. Adds the
-    /// new ones to `log_batch`, and the others to `rejected`.
+    /// new ones to `log_batch` and the rejected ones to `rejected`. Repeated ones are in neither.
     pub(crate) fn append(
         &self,
         context: &AppendContext,

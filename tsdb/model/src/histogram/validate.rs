@@ -2,7 +2,8 @@
 //! `model/histogram` (3.16).
 //!
 //! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge
-//! of zero buckets ends for it, and a negative or infinite threshold has no meaning.
+//! of zero buckets ends for it, and a negative or infinite threshold has no meaning. Prometheus
+//! also accepts bucket indexes that do not fit into 32 bits.
 
 use super::native_histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
@@ -78,7 +79,7 @@ impl Histogram {
     /// Checks the histogram. Negative integer counts are above `i64::MAX`.
     ///
     /// # Errors
-    /// The reason for which Prometheus would reject the histogram.
+    /// The first reason to reject the histogram.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         let (n_positive, n_negative) = self.counts.n_buckets();
         match self.schema {
@@ -103,6 +104,8 @@ impl Histogram {
             // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would
             // wrap.
             end += i64::from(span.offset) + i64::from(span.length);
+            // The lower bound of a bucket is the upper bound of the index before it, so `i32::MIN`
+            // is out of range as well.
             let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
             require(fits, Invalid::SpanIndexOutOfRange)?;
         }
@@ -184,7 +187,8 @@ fn check_exponential(histogram: &Histogram, n_positive: usize, n_negative: usize
     )
 }
 
-/// Checks positive buckets, and that the count is the sum of all buckets.
+/// Checks positive buckets and the count: of floats, that it is not negative; of integers, that it
+/// is the sum of all buckets. Negative buckets are checked by [`check_exponential`].
 fn check_counts(histogram: &Histogram) -> Checked {
     use InvalidHistogram as Invalid;
     match &histogram.counts {

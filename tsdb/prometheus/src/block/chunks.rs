@@ -103,9 +103,9 @@ impl ChunkWriter {
             self.open = Some(self.next()?);
         }
         let open = self.open.as_mut().expect("created above");
-        let name = (self.finished.len() as u64) << 32 | open.position();
+        let chunk_ref = (self.finished.len() as u64) << 32 | open.position();
         open.write(bytes)?;
-        Ok(name)
+        Ok(chunk_ref)
     }
 
     /// Returns the size of the largest chunk so far.

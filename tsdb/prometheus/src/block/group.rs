@@ -40,7 +40,7 @@ impl SeriesGroup {
         self.chunks.push(IndexedChunk {
             min_ms,
             max_ms,
-            name: 0,
+            chunk_ref: 0,
         });
         self.open.add(encoding, n_samples);
     }

@@ -194,8 +194,8 @@ impl BlockReader {
 /// Returns the index of the chunk segment file of a chunk, and its offset there.
 fn locate(chunk: &IndexedChunk) -> (usize, u64) {
     (
-        (chunk.name >> 32) as usize,
-        chunk.name & u64::from(u32::MAX),
+        (chunk.chunk_ref >> 32) as usize,
+        chunk.chunk_ref & u64::from(u32::MAX),
     )
 }
 
@@ -235,7 +235,7 @@ impl<'a> BlockSeries<'a> {
         self.series
             .chunks
             .iter()
-            .map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
+            .map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.chunk_ref))
     }
 
     /// Returns `true` if a chunk overlaps a range.
@@ -324,8 +324,11 @@ impl<'a> BlockSeries<'a> {
     fn tombstones(&self) -> &'a [TimeRange] {
         // Version 2 counts offsets in postings and tombstones in units of 16 bytes, version 1 in
         // bytes.
-        let name = self.block.index.postings_name(self.series.offset);
-        self.block.tombstones.get(&name).map_or(&[], Vec::as_slice)
+        let series_ref = self.block.index.series_ref(self.series.offset);
+        self.block
+            .tombstones
+            .get(&series_ref)
+            .map_or(&[], Vec::as_slice)
     }
 }
 

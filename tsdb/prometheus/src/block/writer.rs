@@ -124,7 +124,7 @@ impl<'a> BlockWriter<'a> {
         } = group;
         self.stats.merge(stats);
         self.chunks
-            .add(bytes, ends, |i, name| chunks[i].name = name)
+            .add(bytes, ends, |i, chunk_ref| chunks[i].chunk_ref = chunk_ref)
     }
 
     /// Writes the index entries of series whose chunks are written. [`BlockWriter::finish_with`]

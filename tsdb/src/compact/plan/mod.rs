@@ -6,7 +6,7 @@
 //! in-order age, when only an import can add to it. Merges, newest first:
 //!
 //! 1. in open and closed windows: [`FAN_IN`] parts, or as many blocks of a higher level,
-//!    consecutive in the order of flushes: so few blocks are open, and each sample is rewritten
+//!    consecutive in the order of flushes: so few files are open, and each sample is rewritten
 //!    once per level;
 //! 2. in closed windows: everything, if the new data is at least an eighth of the largest block;
 //! 3. in settled windows: everything, even a single part;
@@ -76,15 +76,17 @@ pub(crate) struct Merge {
     pub(crate) level: u8,
     /// The flushes of the result.
     pub(crate) flushes: (u64, u64),
-    /// The sources that the result lists: the sources and their listed sources, ascending. A source
-    /// of a source may still be on disk if a power cut undid its removal.
+    /// The blocks that the result replaces, and lists as [`BlockOrigin::sources`]: `sources`, and
+    /// the blocks that these list, ascending. A source of a source may still be on disk if a power
+    /// cut undid its removal.
     pub(crate) replaces: Vec<BlockId>,
 }
 
 impl Merge {
-    /// Returns the origin of the result. `deletions` is the newest tombstone at the start of the
-    /// merge, which applies to each source the tombstones that
-    /// [`Tombstones::affecting`](crate::block::tombstones::Tombstones::affecting) returns then.
+    /// Returns the origin of the result. `deletions` is the newest tombstone when the merge starts.
+    /// The merge applies to each source the tombstones that
+    /// [`Tombstones::affecting`](crate::block::tombstones::Tombstones::affecting) returns at that
+    /// time.
     pub(crate) fn origin(&self, id: BlockId, deletions: u64) -> BlockOrigin {
         BlockOrigin {
             id,
@@ -128,7 +130,7 @@ pub(crate) fn plan(blocks: &[BlockMeta], data_time: DataTime) -> Option<Merge> {
     let days = spans(blocks, DAY_MS);
     let is_settled = |start_ms: i64| data_time.age(aligned(start_ms, DAY_MS)) == Age::Settled;
 
-    // The windows of open days come before settled days, the newest first.
+    // The windows of days that are not settled come before settled days, the newest first.
     for (&start_ms, inside) in windows.iter().rev() {
         let age = data_time.age(aligned(start_ms, WINDOW_MS));
         if !is_settled(start_ms)

@@ -18,7 +18,7 @@ const BATCH_SERIES: usize = 512;
 /// The symbols of one shard's head in the part being written.
 pub(super) type SymbolMap = HashMap<Pair, Symbol>;
 
-/// The symbol of a part before it is written: set by the order of the texts.
+/// Placeholder until [`write_symbols`] assigns the symbols, in the order of the texts.
 const UNKNOWN: Symbol = Symbol(u32::MAX);
 
 /// Texts of labels, copied from several heads.

@@ -289,8 +289,9 @@ impl Wal {
     /// [`WalSync::Always`]. The first of concurrent callers writes, or syncs, for all of them.
     ///
     /// # Errors
-    /// [`Error::Io`] if the write failed: the records stay in memory and the next commit retries.
-    /// [`Error::Poisoned`] if the sync failed.
+    /// [`Error::Io`] if the write failed: the records stay in memory and the next commit retries;
+    /// or if no file descriptor is left to sync the directory: a later sync retries.
+    /// [`Error::Poisoned`] if a write or a sync failed for good, now or earlier.
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
         self.write_to(position)?;
         if self.is_synced_by_commits() {
@@ -323,7 +324,8 @@ impl Wal {
     /// Syncs all committed records, so that they survive a power cut. Does not block commits.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] if a sync failed, now or earlier.
+    /// [`Error::Io`] if no file descriptor is left to sync the directory: a later sync retries.
+    /// [`Error::Poisoned`] if a write or a sync failed for good, now or earlier.
     pub(crate) fn sync(&self) -> Result<()> {
         self.sync_to(self.written.load(Ordering::Acquire))?;
         self.check_poison()

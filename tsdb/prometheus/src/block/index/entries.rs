@@ -12,7 +12,7 @@ pub(in crate::block) const SERIES_ALIGN: u64 = 16;
 pub(in crate::block) struct IndexedChunk {
     pub(in crate::block) min_ms: i64,
     pub(in crate::block) max_ms: i64,
-    pub(in crate::block) name: u64,
+    pub(in crate::block) chunk_ref: u64,
 }
 
 /// Entries of an index, each at a multiple of [`SERIES_ALIGN`].
@@ -52,8 +52,11 @@ pub(in crate::block) fn put_entry(
             chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned(),
         );
         match before {
-            None => put_u64(buffer, chunk.name),
-            Some(before) => put_i64(buffer, chunk.name.wrapping_sub(before.name).cast_signed()),
+            None => put_u64(buffer, chunk.chunk_ref),
+            Some(before) => put_i64(
+                buffer,
+                chunk.chunk_ref.wrapping_sub(before.chunk_ref).cast_signed(),
+            ),
         }
         before = Some(*chunk);
     }

@@ -36,7 +36,7 @@ pub(in crate::block) struct IndexReader {
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     /// Offset of its length, by which version 1 refers to it.
-    name: u32,
+    offset: u32,
     start: u32,
     size: u32,
 }
@@ -218,7 +218,7 @@ impl IndexReader {
     }
 
     /// Returns the ref of the series at an offset, as postings and tombstones use it.
-    pub(in crate::block) fn postings_name(&self, offset: u64) -> u64 {
+    pub(in crate::block) fn series_ref(&self, offset: u64) -> u64 {
         if self.is_v1 {
             offset
         } else {
@@ -269,14 +269,14 @@ impl IndexReader {
                 Some(before) => before.max_ms.wrapping_add_unsigned(src.uvarint()?),
             };
             let max_ms = min_ms.wrapping_add_unsigned(src.uvarint()?);
-            let name = match before {
+            let chunk_ref = match before {
                 None => src.uvarint()?,
-                Some(before) => before.name.wrapping_add_signed(src.varint()?),
+                Some(before) => before.chunk_ref.wrapping_add_signed(src.varint()?),
             };
             let chunk = IndexedChunk {
                 min_ms,
                 max_ms,
-                name,
+                chunk_ref,
             };
             series.chunks.push(chunk);
             before = Some(chunk);
@@ -284,14 +284,14 @@ impl IndexReader {
         Some((series, used))
     }
 
-    fn symbol(&self, name: u64) -> Option<&str> {
+    fn symbol(&self, symbol_ref: u64) -> Option<&str> {
         let idx = if self.is_v1 {
-            let name = u32::try_from(name).ok()?;
+            let offset = u32::try_from(symbol_ref).ok()?;
             self.symbols
-                .binary_search_by_key(&name, |symbol| symbol.name)
+                .binary_search_by_key(&offset, |symbol| symbol.offset)
                 .ok()?
         } else {
-            usize::try_from(name).ok()?
+            usize::try_from(symbol_ref).ok()?
         };
         let symbol = self.symbols.get(idx)?;
         std::str::from_utf8(&self.bytes[symbol.start as usize..][..symbol.size as usize]).ok()
@@ -310,11 +310,11 @@ fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
     let mut symbols = Vec::with_capacity(n_symbols);
     let content_end = HEADER_SIZE + 4 + size;
     for _ in 0..n_symbols {
-        let name = u32::try_from(content_end - src.len()).ok()?;
+        let offset = u32::try_from(content_end - src.len()).ok()?;
         let text = src.string()?;
         let start = u32::try_from(content_end - src.len() - text.len()).ok()?;
         symbols.push(Symbol {
-            name,
+            offset,
             start,
             size: u32::try_from(text.len()).ok()?,
         });

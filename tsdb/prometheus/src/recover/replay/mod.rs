@@ -31,8 +31,8 @@ use crate::head_chunks::HeadChunk;
 /// separately.
 const CHUNKS_SIZE_MIN: usize = 1 << 20;
 const CHUNKS_SIZE_PER_SERIES_MIN: usize = 128;
-/// Memory of a batch (compressed, decoded and routed) per decoded byte: two batches at once, plus
-/// pooled buffers.
+/// Memory of the batches in the pipeline (compressed, decoded and routed) and of pooled buffers,
+/// per decoded byte of a batch.
 const BATCH_FACTOR: usize = 12;
 /// Shards per thread, so that all threads finish at about the same time.
 const SHARDS_PER_WORKER: usize = 4;
@@ -163,8 +163,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Spills chunks to files if they exceed the memory budget, either now or while blocks are
-    /// written.
+    /// Spills chunks to files if they exceed the memory that is left for them now, or that will be
+    /// left while blocks are written.
     fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
         let table = &self.resolver.table;
         let n_series = table.len();
