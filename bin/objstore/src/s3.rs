@@ -1,9 +1,9 @@
 //! A bucket of S3 or of a compatible server.
 //!
-//! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx
-//! or 429. Objects larger than a part are sent in parts. An interrupted upload is aborted when the
-//! same key is sent again. For other keys, the bucket needs a lifecycle rule that aborts incomplete
-//! uploads.
+//! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx,
+//! 408 or 429. Objects larger than a part are sent in parts. An interrupted upload is aborted when
+//! the same key is sent again. For other keys, the bucket needs a lifecycle rule that aborts
+//! incomplete uploads.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::pace::{Pace, Stop};
 use crate::sign::{Signer, Unsigned, encode};
 use crate::xml;
 
-/// Maximum time of a request: a part of 16 MiB at 128 KiB/s.
+/// Maximum time of a request: a part of the default size, 16 MiB, at 128 KiB/s. Larger parts need a
+/// faster connection.
 const TIMEOUT: Duration = Duration::from_secs(128);
 /// Maximum size of a response: a range, or a list of 1,000 long keys.
 const RESPONSE_SIZE_MAX: usize = 16 << 20;

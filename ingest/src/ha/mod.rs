@@ -299,7 +299,7 @@ impl<'a> HaContext<'a> {
     }
 
     /// Returns `true` if a series is of the server that sent the request, and this is a standby.
-    pub(crate) fn is_own_standby<'b>(
+    pub(crate) fn is_of_standby_sender<'b>(
         &self,
         labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     ) -> bool {
@@ -362,7 +362,7 @@ impl<'a> HaContext<'a> {
     }
 
     /// Counts deduplicated samples of the server that sent the request.
-    pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
+    pub(crate) fn count_sender_deduplicated(&self, n_samples: u64) {
         if let (Some(ha), Some((member, _)), 1..) = (&self.ha, self.own, n_samples) {
             ha.count_deduplicated(member, &self.tenant, n_samples);
         }

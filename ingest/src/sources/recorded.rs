@@ -40,7 +40,8 @@ impl Receiver {
     /// [`scheduler::pause`] before it looks up each series, but not during the append.
     ///
     /// # Errors
-    /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
+    /// See [`WriteError`]. If a series cannot be found or created in the first round, nothing is
+    /// stored. After a later error, some of the samples may be stored.
     pub fn append_recorded(
         &self,
         samples: &[RecordedSample<'_>],

@@ -41,7 +41,7 @@ impl Write<'_> {
 
     /// Counts rejected samples. Collects the samples whose series have moved.
     fn note_samples(&mut self) {
-        let batch = self.request.batch;
+        let decoded = self.request.batch;
         self.out.moved.clear();
         for &rejection in self.out.batch.rejected() {
             let Rejection { index, reason } = rejection;
@@ -49,10 +49,10 @@ impl Write<'_> {
                 self.out.moved.push(index);
                 continue;
             }
-            self.out.histograms_rejected += u64::from(batch.histogram_at(index).is_some());
+            self.out.histograms_rejected += u64::from(decoded.histogram_at(index).is_some());
             if let Writer::Rules(..) = self.request.writer {
                 self.recorded_rejections.push(Rejection {
-                    index: batch.series_of(index),
+                    index: decoded.series_of(index),
                     reason,
                 });
             } else {
@@ -86,31 +86,32 @@ impl Write<'_> {
         }
     }
 
-    /// Fills the batch with the samples and exemplars whose series have moved.
+    /// Fills the batch for the store with the samples and exemplars whose series have moved.
     fn push_moved(&mut self) -> Result<(), WriteError> {
         self.out.batch.clear();
-        let batch = self.request.batch;
+        let decoded = self.request.batch;
         let mut moved = std::mem::take(&mut self.out.moved);
         let mut last = None;
         for index in moved.drain(..) {
-            let series_idx = batch.series_of(index);
+            let series_idx = decoded.series_of(index);
             let handle = match last {
                 Some((last_idx, handle)) if last_idx == series_idx => handle,
                 _ => self.relocate(series_idx)?,
             };
             last = Some((series_idx, handle));
-            let histogram = batch.histogram_at(index);
+            let histogram = decoded.histogram_at(index);
             let Some(handle) = handle else {
                 if self.out.evicted.last() != Some(&series_idx) {
                     self.out.evicted.push(series_idx);
                 }
-                // The next pass pushes and counts the histogram again.
+                // `push_histograms` counted the histogram as stored, and counts it again in the
+                // next pass. `settle` subtracts it once.
                 self.out.histograms_rejected += u64::from(histogram.is_some());
                 continue;
             };
             match histogram {
                 None => {
-                    let entry = batch.sample_at(index);
+                    let entry = decoded.sample_at(index);
                     self.out
                         .batch
                         .push_with_start(handle, entry.sample, entry.start_ms, index);

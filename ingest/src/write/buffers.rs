@@ -33,9 +33,10 @@ pub(crate) struct RequestBuffers {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) batch: WriteBatch,
-    /// The indexes of samples whose series have moved.
+    /// The indexes of samples whose series handles are outdated
+    /// ([`RejectionReason::Moved`](varve_model::RejectionReason::Moved)).
     pub(crate) moved: Vec<u32>,
-    /// Exemplars whose series have moved, with the indexes of the series.
+    /// Exemplars whose series handles are outdated, with the indexes of the series.
     pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
     /// The outcome of exemplars, over all passes so far.
     pub(crate) exemplars: ExemplarCounts,
@@ -66,7 +67,8 @@ impl RequestBuffers {
 }
 
 impl Outgoing {
-    /// Forgets the previous request, which may have failed, and keeps the memory.
+    /// Forgets the previous request, which may have failed, and keeps the memory. Each append
+    /// clears `moved`, `moved_exemplars` and `evicted`.
     pub(crate) fn clear(&mut self) {
         self.batch.clear();
         self.exemplars = ExemplarCounts::default();
@@ -117,7 +119,8 @@ impl BufferPool {
     }
 }
 
-/// There are never more buffers than requests at a time.
+/// Returns the size of all buffers in bytes. Linear, but there are never more buffers than requests
+/// at a time.
 fn size(free: &[Buffers]) -> usize {
     free.iter().map(Buffers::size).sum()
 }

@@ -158,7 +158,8 @@ impl Write<'_> {
     /// Stores samples of rules, or of the server itself.
     ///
     /// # Errors
-    /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
+    /// See [`WriteError`]. If a series cannot be found or created in the first round, nothing is
+    /// stored. After a later error, some of the samples may be stored.
     pub(crate) fn store_own(&mut self) -> Result<(), WriteError> {
         let mut pending: Vec<u32> = (0..self.request.batch.series.len() as u32).collect();
         for _ in 0..ROUNDS_MAX {

@@ -84,14 +84,14 @@ impl Write<'_> {
     ) -> Result<(), WriteError> {
         let n = self.request.n_samples_of(series_idx, samples);
         let series = self.request.series(series_idx);
-        let is_own_standby = cached.is_none()
+        let is_of_standby_sender = cached.is_none()
             && self
                 .settings
                 .ha
-                .is_own_standby(self.request.pairs_of_ha(series));
+                .is_of_standby_sender(self.request.pairs_of_ha(series));
         let route = match cached {
             Some(route) => Some(route),
-            None if is_own_standby => Some(Route::Standby),
+            None if is_of_standby_sender => Some(Route::Standby),
             None if n.total == 0 => self.route_without_samples(series_idx),
             None => self.find_or_create(series_idx, denied_team),
         };
@@ -116,9 +116,9 @@ impl Write<'_> {
                 self.out.attributed.add(attribution, n.total);
                 self.dropped += n;
             }
-            Some(Route::Standby) if is_own_standby => {
+            Some(Route::Standby) if is_of_standby_sender => {
                 self.deduplicated += n;
-                self.n_own_deduplicated += n.total;
+                self.n_sender_deduplicated += n.total;
             }
             Some(Route::Standby) => {
                 self.deduplicated += n;

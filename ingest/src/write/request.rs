@@ -54,8 +54,9 @@ pub(crate) struct Write<'a> {
     pub(super) stored: SampleCounts,
     pub(super) dropped: SampleCounts,
     pub(super) deduplicated: SampleCounts,
-    /// Deduplicated samples of the request's own replica, counted at the end of the request.
-    pub(super) n_own_deduplicated: u64,
+    /// Deduplicated samples of the replica that sent the request, counted at the end of the
+    /// request.
+    pub(super) n_sender_deduplicated: u64,
 }
 
 /// What is written.
@@ -222,7 +223,7 @@ impl<'a> Write<'a> {
             stored: SampleCounts::default(),
             dropped: SampleCounts::default(),
             deduplicated: SampleCounts::default(),
-            n_own_deduplicated: 0,
+            n_sender_deduplicated: 0,
         }
     }
 }

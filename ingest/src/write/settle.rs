@@ -14,7 +14,7 @@ impl Write<'_> {
     pub(super) fn count_attributed(&mut self) {
         self.settings
             .ha
-            .count_own_deduplicated(self.n_own_deduplicated);
+            .count_sender_deduplicated(self.n_sender_deduplicated);
 
         let by_team = &mut self.out.by_team;
         self.settings

@@ -1,7 +1,8 @@
 //! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
 //!
-//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one
-//! write. A failed write is logged and counted. It does not fail the query.
+//! Used by `requests::life` when a query of a client or of a rule has ended. Each line is appended
+//! with one write, on the calling thread. A failed write is logged and counted. It does not fail
+//! the query.
 
 use std::io::Write;
 

@@ -39,15 +39,15 @@ pub struct QueryCost {
     pub n_queries: u64,
     /// Number of queries that failed.
     pub n_failed: u64,
-    /// Sum and maximum of the time without the queue.
+    /// Time of all queries together, without the time in the queue.
     pub seconds: f64,
-    /// Maximum of `seconds`.
+    /// Longest time of a query, without the time in the queue.
     pub seconds_max: f64,
     /// Samples that were read.
     pub n_samples: u64,
     /// Maximum memory of a query in bytes.
     pub memory_peak_max: usize,
-    /// One of the queries, as it was sent.
+    /// The newest of the queries, truncated to [`SHAPE_SIZE_MAX`] bytes.
     pub example: String,
     /// The user agent of the example.
     pub user_agent: String,

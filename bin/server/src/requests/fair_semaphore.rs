@@ -7,8 +7,9 @@
 //!    a user whose queries are slow leaves one permit to others. Requests without authentication
 //!    are exempt.
 //! 3. No request waits while there is a free permit for its user.
-//! 4. If the queue is full, a request takes the position of the newest request of the user with the
-//!    most waiting ones, provided that its own user then has no more waiting than that one.
+//! 4. If the queue is full, a new request displaces the newest request of the user with the most
+//!    waiting ones, provided that its own user then has no more waiting than that one. The
+//!    displaced request is denied, and the new one waits behind the others of its user.
 //! 5. A request that resumes does not count for the queue, and is not removed from it.
 
 use std::collections::{HashMap, VecDeque};
@@ -85,8 +86,9 @@ impl FairSemaphore {
         (!state.is_closed && state.is_free_for(user)).then(|| state.grant(self, user))
     }
 
-    /// Waits for a permit. A new request is denied if `queued_max` new requests wait already. A
-    /// request that resumes passes `None`: it had a permit before, and no limit applies.
+    /// Waits for a permit. If `queued_max` new requests wait already, a new one displaces a request
+    /// of another user or is denied (invariant 4). A request that resumes passes `None`: it had a
+    /// permit before, and no limit applies.
     ///
     /// # Errors
     /// [`Denied`].

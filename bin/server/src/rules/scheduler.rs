@@ -18,6 +18,8 @@ use crate::store::Store;
 
 /// Pause before staleness markers of removed groups are written again after a failure.
 const REMOVAL_RETRY: Duration = Duration::from_secs(10);
+/// Deadline of a query while the series of removed groups are ended.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts the threads of the loop.
 ///
@@ -48,8 +50,8 @@ fn schedule(rules: &Rules, store: &Store) {
     }
 }
 
-/// One round of the scheduler: plans the catch-up of new groups, ends removed groups, sends alerts
-/// of groups that catch up again, and queues what is due. Returns the locked agenda, and the time
+/// One round of the scheduler: plans the catch-up of new groups, ends removed groups, resends the
+/// alerts of groups that catch up, and queues what is due. Returns the locked agenda, and the time
 /// until the next round.
 fn check_groups<'a>(rules: &'a Rules, store: &Store) -> (MutexGuard<'a, Agenda>, Duration) {
     let live = rules.live();
@@ -154,7 +156,7 @@ fn continue_group(
 
 fn end_removed_groups(rules: &Rules, store: &Store, now: Time) {
     let due = rules.agenda.lock().take_removed(now);
-    let storage = RuleStorage::new(rules, store, SLEEP_MAX);
+    let storage = RuleStorage::new(rules, store, REMOVAL_TIMEOUT);
     let mut failed = Vec::new();
     for mut group in due {
         let ended = unless_panicked(|| group.end_series(&storage));

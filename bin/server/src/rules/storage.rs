@@ -27,7 +27,7 @@ use crate::requests::record::{ActiveClass, Parameters, RequestRecord, RuleQuery}
 use crate::store::Store;
 use crate::traces::TraceOrigin;
 
-/// The store, for one evaluation of a group.
+/// The store as rules see it, with the deadline of the queries of one group.
 pub(super) struct RuleStorage<'a> {
     rules: &'a Rules,
     store: &'a Store,
@@ -40,8 +40,9 @@ pub(super) struct RuleStorage<'a> {
 }
 
 impl<'a> RuleStorage<'a> {
-    /// Creates the storage of a group that is evaluated every `interval`.
-    pub(super) fn new(rules: &'a Rules, store: &'a Store, interval: Duration) -> Self {
+    /// Creates the storage for queries that take at most `timeout`, and at most the time that the
+    /// server allows.
+    pub(super) fn new(rules: &'a Rules, store: &'a Store, timeout: Duration) -> Self {
         let engine = store.engine.without_workers();
         let yield_now = yield_fn(rules, store);
         Self {
@@ -49,7 +50,7 @@ impl<'a> RuleStorage<'a> {
             store,
             engine,
             yield_now,
-            timeout: interval.min(rules.host.query_timeout),
+            timeout: timeout.min(rules.host.query_timeout),
         }
     }
 
