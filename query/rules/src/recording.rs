@@ -1,4 +1,5 @@
-//! One evaluation of a recording rule: sets the name and the labels of its result.
+//! The samples of a recording rule: the result of its query under the name and the labels of the
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use crate::storage::Output;
 ///
 /// # Errors
 /// Two samples have the same labels, or there are more series than the limit (0: no limit).
-pub(crate) fn evaluate(
+pub(crate) fn label_result(
     name: &str,
     labels: &Texts,
     limit: usize,

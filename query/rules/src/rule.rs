@@ -39,7 +39,7 @@ pub(crate) struct RuleState {
     /// `true` if alerts of an earlier process have been restored.
     pub(crate) is_restored: bool,
     /// The series of the previous evaluation.
-    pub(crate) written: BTreeSet<Labels>,
+    pub(crate) previous_series: BTreeSet<Labels>,
     evaluations: VecDeque<EvaluationRecord>,
     has_matched: bool,
     costs: RuleCosts,
@@ -254,7 +254,7 @@ impl Rule {
         from.are_alerts_moved = true;
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
-        state.written = from.written.clone();
+        state.previous_series = from.previous_series.clone();
         state.evaluations = from.evaluations.clone();
         state.costs = from.costs;
         state.has_matched = from_rule.expr == self.expr && from.has_matched;

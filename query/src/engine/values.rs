@@ -43,7 +43,7 @@ pub(super) fn instant_value(
             let (inner, mut vector) = evaluator.whole_subquery(subquery, steps)?;
             evaluator.finish(&mut vector)?;
             Ok(Value::Matrix(timings.sorting(|| {
-                matrix(vector, inner, evaluator.limits(), charge)
+                matrix(vector, inner, &evaluator.limits, charge)
             })?))
         }
         _ => {
@@ -98,7 +98,7 @@ pub(super) fn range_value(
     let mut vector = evaluator.vector(plan, steps)?;
     evaluator.finish(&mut vector)?;
     Ok(Value::Matrix(timings.sorting(|| {
-        matrix(vector, steps, evaluator.limits(), charge)
+        matrix(vector, steps, &evaluator.limits, charge)
     })?))
 }
 

@@ -52,8 +52,8 @@ pub(crate) struct Evaluator<'a> {
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// `false` if a value may depend on the order of series, and this order on the steps. See
-    /// [`Plan::order`].
+    /// `false` if a value may depend on the order of series, and if that order may depend on which
+    /// steps are evaluated. See [`Plan::order`].
     pub(crate) is_order_fixed: bool,
     /// The query is a range query, whose steps may be cached and joined to others.
     pub(crate) is_range_query: bool,
@@ -82,11 +82,6 @@ impl Evaluator<'_> {
         self.sample_stats = StepSampleStats::new(true, n_steps);
         self.profile = Profile::new(true, n_plans);
         Ok(())
-    }
-
-    /// Returns the limits of the query.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// Returns the peak number of samples held at once.
@@ -298,13 +293,8 @@ impl Evaluator<'_> {
         subquery: &Subquery,
         steps: Steps,
     ) -> Result<(Steps, Vector, StepSampleStats)> {
-        let (first_ms, last_ms) = match subquery.shift.at_ms {
-            Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
-            None => (
-                subquery.shift.apply(steps.start_ms),
-                subquery.shift.apply(steps.last_ms()),
-            ),
-        };
+        let first_ms = subquery.shift.apply(steps.start_ms);
+        let last_ms = subquery.shift.apply(steps.last_ms());
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
         let inner = Steps::of_subquery(subquery.range_ms, step_ms, first_ms, last_ms);
         let mut step_sets = self.limits.ctx.charge();

@@ -13,9 +13,9 @@
 //! recurse through [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
 //!
 //! ```text
-//! caller needs         all labels                                  the labels of a hint
-//! all series at once   vector                                      vector_with_labels
-//! one after the other  each_series, for an aggregation each_input  each_with_labels
+//! caller needs         all labels   the labels of a hint
+//! all series at once   vector       vector_with_labels
+//! one after the other  each_series  each_with_labels, for an aggregation each_input
 //! ```
 //!
 //! Invariants

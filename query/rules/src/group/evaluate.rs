@@ -290,7 +290,7 @@ impl GroupEvaluation<'_> {
 
         let (budget, outputs, series) = match &definition.kind {
             RuleKind::Recording => {
-                let (outputs, series) = crate::recording::evaluate(
+                let (outputs, series) = crate::recording::label_result(
                     &definition.name,
                     &definition.labels,
                     self.group.definition.limit,

@@ -65,7 +65,7 @@ impl Group {
         state.stale.extend(
             old.into_values()
                 .flatten()
-                .flat_map(|rule| rule.state.lock().written.clone()),
+                .flat_map(|rule| rule.state.lock().previous_series.clone()),
         );
         state.status = old_state.status;
     }
@@ -76,7 +76,7 @@ impl Group {
         let written = self
             .rules
             .iter()
-            .flat_map(|rule| rule.state.lock().written.clone());
+            .flat_map(|rule| rule.state.lock().previous_series.clone());
         RemovedGroup {
             due: now + self.schedule.interval() * REMOVAL_INTERVALS,
             timestamp_ms: (now - self.query_offset(settings)).ms(),

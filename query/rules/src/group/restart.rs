@@ -189,7 +189,7 @@ impl Continuation<'_> {
         }
         self.recall(rule, alerting, &mut alerts);
         rule.set_alerts(alerts).map_err(Failure::new)?;
-        rule.state.lock().written = written;
+        rule.state.lock().previous_series = written;
         Ok(shared)
     }
 

@@ -10,21 +10,21 @@ use crate::rule::Rule;
 use crate::storage::{Failure, Output, OutputBudget};
 
 impl GroupEvaluation<'_> {
-    /// Writes the samples of a rule, whose series are `written`, and staleness markers for series
+    /// Writes the samples of a rule, which are of `series`, and staleness markers for series
     /// that it no longer writes. Returns the reason for the first rejection.
     pub(super) fn write(
         &self,
         rule: &Rule,
         budget: OutputBudget,
         mut outputs: Vec<Output>,
-        mut written: BTreeSet<Labels>,
+        mut series: BTreeSet<Labels>,
     ) -> Result<Option<String>, Failure> {
         let n_outputs = outputs.len();
         let vanished: Vec<Labels> = rule
             .state
             .lock()
-            .written
-            .difference(&written)
+            .previous_series
+            .difference(&series)
             .cloned()
             .collect();
         let timestamp_ms = self.timestamp_ms();
@@ -50,12 +50,12 @@ impl GroupEvaluation<'_> {
         for rejection in &rejections {
             let labels = &outputs[rejection.index as usize].labels;
             // Nothing of this series is stored, so it needs no staleness marker. A series of
-            // `state.written` has an earlier sample, so it still has to end.
-            if !state.written.contains(labels) {
-                written.remove(labels);
+            // `state.previous_series` has an earlier sample, so it still has to end.
+            if !state.previous_series.contains(labels) {
+                series.remove(labels);
             }
         }
-        state.written = written;
+        state.previous_series = series;
         Ok(rejections
             .first()
             .map(|rejection| rejection.reason.to_string()))
@@ -66,7 +66,7 @@ impl GroupEvaluation<'_> {
         let mut series = std::mem::take(&mut self.group.state.lock().stale);
         for rule in &self.group.rules {
             let state = rule.state.lock();
-            series.retain(|labels| !state.written.contains(labels));
+            series.retain(|labels| !state.previous_series.contains(labels));
         }
         if series.is_empty() {
             return;

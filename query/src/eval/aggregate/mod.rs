@@ -142,30 +142,30 @@ impl Evaluator<'_> {
         let aggregates: Vec<_> = aggregates.flatten().collect();
         let hint = labels_for(&aggregates);
         let must_sort = self.sorts_input_of(&aggregates);
-        let mut folds: Vec<_> = aggregates
+        let mut grouped: Vec<_> = aggregates
             .into_iter()
-            .map(|aggregate| Folds::new(aggregate, steps))
+            .map(|aggregate| GroupedFold::new(aggregate, steps))
             .collect();
         let limits = self.limits.clone();
         let snapshot = self.side_effects_snapshot();
         let mut charge = limits.ctx.charge();
-        let n_uses = folds.len();
+        let n_served = grouped.len();
         self.each_input(
             &aggregate.expr,
             steps,
             &hint,
             must_sort,
-            n_uses,
+            n_served,
             &mut |series| {
-                folds
+                grouped
                     .iter_mut()
-                    .try_for_each(|folds| folds.add(&series, &mut charge, &limits))
+                    .try_for_each(|fold| fold.add(&series, &mut charge, &limits))
             },
         )?;
         let mut own = None;
         let side_effects_of_input = self.side_effects_since(&snapshot);
-        for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
-            let (vector, annotations) = folds.finish(&limits)?;
+        for (fold, (class, n_uses, other)) in grouped.into_iter().zip(together) {
+            let (vector, annotations) = fold.finish(&limits)?;
             if std::ptr::eq(other, plan) {
                 for (annotation, span) in annotations {
                     self.annotations.add(annotation, span);
@@ -184,8 +184,8 @@ impl Evaluator<'_> {
     }
 
     /// Returns `true` if the common input of `aggregates` must be sorted, because a result depends
-    /// on its order. Otherwise a step of a range query would depend on which other steps are
-    /// evaluated. Steps of instant queries are not joined.
+    /// on its order. Otherwise the value of a step would depend on which other steps are evaluated
+    /// with it, and the result cache could not join steps. Instant queries have one step.
     fn sorts_input_of(&self, aggregates: &[&Aggregate]) -> bool {
         let step_ms = self.settings.subquery_step_ms;
         let depends = aggregates
@@ -215,21 +215,21 @@ fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
     }
 }
 
-/// The groups of a fold.
-struct Folds<'a> {
+/// A fold with its groups.
+struct GroupedFold<'a> {
     groups: Groups<'a>,
     steps: Steps,
     /// The state of each group, and its flag for delayed name removal.
-    folds: Vec<(Fold, bool)>,
+    states: Vec<(Fold, bool)>,
     annotations: AnnotationList,
 }
 
-impl<'a> Folds<'a> {
+impl<'a> GroupedFold<'a> {
     fn new(aggregate: &'a Aggregate, steps: Steps) -> Self {
         Self {
             groups: Groups::new(aggregate),
             steps,
-            folds: Vec::new(),
+            states: Vec::new(),
             annotations: AnnotationList::default(),
         }
     }
@@ -240,20 +240,20 @@ impl<'a> Folds<'a> {
             let op = self.groups.aggregate.op;
             let n_steps = self.steps.n_steps;
             charge.grow(Fold::size(op, n_steps) + GroupingKeys::size(self.groups.labels(group)))?;
-            self.folds.push((Fold::new(op, n_steps)?, false));
+            self.states.push((Fold::new(op, n_steps)?, false));
         }
-        let (fold, drop_name) = &mut self.folds[group];
+        let (fold, drop_name) = &mut self.states[group];
         fold.add(series, &mut self.annotations, limits)?;
         *drop_name |= series.drop_name;
         Ok(())
     }
 
-    /// Returns the result, and the annotations with their positions.
+    /// Returns the result, and the annotations, all at the span of the input.
     fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<(Annotation, Span)>)> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
         for (labels, (fold, drop_name)) in
-            self.groups.keys.into_labels().into_iter().zip(self.folds)
+            self.groups.keys.into_labels().into_iter().zip(self.states)
         {
             limits.check()?;
             vector.push(Series {

@@ -164,6 +164,7 @@ impl Evaluator<'_> {
             return self.apply_stage(
                 vector,
                 &Stage {
+                    // No expression has this id: the stage is not in the profile.
                     id: usize::MAX,
                     kind,
                 },
@@ -211,8 +212,9 @@ impl Evaluator<'_> {
 
 /// Returns the labels that the matchers of a selector fix; none for any other argument.
 ///
-/// As in Prometheus, a label with several matchers is skipped. Matchers are in the order in which
-/// Prometheus' index sorts them: matchers that only exclude series are last.
+/// As in Prometheus, the first equality matcher of a label sets it, and each other matcher unsets
+/// it. So the order counts: matchers are in the order in which Prometheus' index sorts them, where
+/// matchers that only exclude series are last.
 fn absent_labels(arg: &Plan) -> Result<Labels> {
     let matchers = match &arg.unwrap_step_invariant().kind {
         PlanKind::Selector(selector) => &selector.matchers,

@@ -5,9 +5,10 @@
 //! A query reads its part.
 //!
 //! Invariants
-//! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after
-//!    the shared scan. The caller ends scans that read what it appends ([`SharedScans::end`]). Only
-//!    queries with the same restriction ([`ReadContext::restrict`]) share scans.
+//! 1. A query gets at least the samples of a scan of its own, unless a sample was appended after
+//!    the shared scan. It may get more series: propagated matchers do not restrict shared scans.
+//!    The caller ends scans that read what it appends ([`SharedScans::end`]). Only queries with the
+//!    same restriction ([`ReadContext::restrict`]) share scans.
 //! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their
 //!    own.
 
@@ -60,7 +61,8 @@ pub struct SharedScans {
     n_scans: AtomicU64,
 }
 
-/// A scan. It ends after the last use that was planned.
+/// A scan. It is dropped after as many uses as were planned, by [`SharedScans::end`], or with the
+/// [`SharedScans`].
 #[derive(Debug)]
 struct Scan {
     /// The series, or `None` if the scan failed. The first query runs it, and others wait for it.
@@ -236,6 +238,7 @@ impl SharedScans {
         range: TimeRange,
         only_newest: bool,
     ) -> Option<Arc<[Series]>> {
+        // `ScanPlan::new` builds plans without matcher propagation.
         let key = key(&selector.matchers[..selector.n_written]);
         let planned = self.plan.by_matchers.get(&key)?;
         let whole = planned.at(self.time_ms, self.lookback_ms);

@@ -67,8 +67,9 @@ impl<'p> CopyCollector<'p> {
 }
 
 impl Evaluator<'_> {
-    /// Returns how to copy the series of a source; the stream serves `n_served` of its uses.
-    /// Returns `None` if no use is left, or if it was tried before.
+    /// Claims the copy of the series of a source, of whose uses the stream serves `n_served`.
+    /// Returns `None` if no use is left, if the result is shared already, or if the copy was
+    /// claimed before.
     pub(super) fn copy_target<'p>(
         &mut self,
         source: &'p Plan,
