@@ -211,6 +211,15 @@ impl AttributedSamples {
         }
     }
 
+    /// Removes samples that [`AttributedSamples::add`] added.
+    pub(crate) fn remove(&mut self, attribution: Attribution, n_samples: u64) {
+        if attribution != Attribution::default() {
+            // The id stays in `touched`, even twice if samples are added again: what is left is
+            // drained once.
+            self.n_samples[usize::from(attribution.0)] -= n_samples;
+        }
+    }
+
     /// Adds samples, even if they count for no team and no rule.
     pub(crate) fn add_any(&mut self, Attribution(id): Attribution, n_samples: u64) {
         if n_samples == 0 {

@@ -48,8 +48,13 @@ pub(crate) struct Outgoing {
     pub(crate) requested: AttributedSamples,
     /// Number of samples per team; reused memory.
     pub(crate) by_team: Vec<(Team, u64)>,
-    /// Indexes of series that were evicted from the store while the request was written.
+    /// Indexes of series that were evicted from the store while the request was written, in the
+    /// last append.
     pub(crate) evicted: Vec<u32>,
+    /// Indexes of series that an earlier pass pushed but that were evicted before the append,
+    /// ascending. Their samples are charged to their budget, and their invalid histograms are
+    /// rejected.
+    pub(crate) pushed_before: Vec<u32>,
 }
 
 impl RequestBuffers {
@@ -76,6 +81,7 @@ impl Outgoing {
         self.attributed.clear();
         self.requested.clear();
         self.by_team.clear();
+        self.pushed_before.clear();
     }
 }
 

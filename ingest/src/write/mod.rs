@@ -109,14 +109,27 @@ impl Write<'_> {
         // Keeps the permit during the append: the samples of new series are as expensive as those
         // of many known series, under the same locks.
         self.permit.end_pass();
+        self.defer_evicted();
         self.stored.total += appended?;
-        pushed?;
+        pushed
+    }
 
-        for &series_idx in &self.out.evicted {
-            self.routes[series_idx as usize] = None;
+    /// Defers the series of this pass that were evicted before their samples were stored. The
+    /// samples count for their team and relabel rules in the pass that stores them.
+    fn defer_evicted(&mut self) {
+        let out = &mut *self.out;
+        for &series_idx in &out.evicted {
+            if let Some(Route::Series(_, attribution)) = self.routes[series_idx as usize].take() {
+                let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
+                out.attributed.remove(attribution, n_samples);
+            }
             self.deferred.insert(series_idx);
         }
-        Ok(())
+        if !out.evicted.is_empty() {
+            out.pushed_before.extend_from_slice(&out.evicted);
+            out.pushed_before.sort_unstable();
+            out.pushed_before.dedup();
+        }
     }
 
     /// Takes the samples of known series from the budgets of their teams. Denies the samples of

@@ -106,7 +106,10 @@ impl Write<'_> {
             }
             Some(Route::Series(handle, attribution)) => {
                 if cached.is_none() {
-                    self.charge(attribution, n.total);
+                    self.charge(series_idx, attribution, n.total);
+                    // If the series is evicted before the append, its samples no longer count for
+                    // this attribution.
+                    self.routes[series_idx as usize] = route;
                 }
                 self.out.attributed.add(attribution, n.total);
                 self.push_floats(handle, samples);
@@ -180,12 +183,16 @@ impl Write<'_> {
         Ok(())
     }
 
+    /// Rejects an invalid histogram, unless an earlier pass did.
     pub(super) fn reject_histogram(
         &mut self,
         series_idx: u32,
         timestamp_ms: i64,
         invalid: &InvalidHistogram,
     ) {
+        if self.was_pushed_before(series_idx) {
+            return;
+        }
         self.rejections
             .add(RejectionReason::InvalidHistogram, 1, 1, || {
                 let labels = self.request.print(series_idx);
@@ -209,6 +216,11 @@ impl Write<'_> {
         }
     }
 
+    /// Returns `true` if an earlier pass pushed the series, which was evicted before the append.
+    fn was_pushed_before(&self, series_idx: u32) -> bool {
+        self.out.pushed_before.binary_search(&series_idx).is_ok()
+    }
+
     fn is_denied(&self, attribution: Attribution) -> bool {
         self.deferred.denies_any_samples()
             && self
@@ -216,11 +228,13 @@ impl Write<'_> {
                 .denies_samples(self.settings.relabeling.attributions.team_of(attribution))
     }
 
-    /// Takes the samples of a series without a cached route from its team's budget.
-    /// [`Write::admit_samples`] did not see them. The samples of rules were charged together.
-    fn charge(&self, attribution: Attribution, n_samples: u64) {
+    /// Takes the samples of a series without a cached route from its team's budget, unless an
+    /// earlier pass did. [`Write::admit_samples`] did not see them. The samples of rules were
+    /// charged together.
+    fn charge(&self, series_idx: u32, attribution: Attribution, n_samples: u64) {
         let budgets = self.permit.budgets();
-        if self.request.is_sent() && budgets.bounds_samples() {
+        let must_charge = self.request.is_sent() && budgets.bounds_samples();
+        if must_charge && !self.was_pushed_before(series_idx) {
             let team = self.settings.relabeling.attributions.team_of(attribution);
             budgets.charge_samples(team, n_samples);
         }

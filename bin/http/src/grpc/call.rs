@@ -258,7 +258,9 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 
 fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len() - 1)?;
-    if digits.len() > 8 {
+    // `u64::from_str` would accept a plus sign.
+    let is_valid = digits.len() <= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_valid {
         return None;
     }
     let n: u64 = digits.parse().ok()?;
@@ -346,6 +348,7 @@ mod tests {
             ("S", None),
             ("100000000S", None),
             ("-1S", None),
+            ("+5S", None),
             ("1", None),
         ] {
             let headers = HeaderMap::from_iter([(

@@ -106,6 +106,41 @@ impl Fixture {
             .collect()
     }
 
+    /// Caches a route of the series `timeseries[series_idx]` to a place in memory that it does not
+    /// have: the series has moved, or was evicted.
+    fn cache_outdated_route(
+        &self,
+        timeseries: &[TimeSeries],
+        series_idx: usize,
+        attribution: Attribution,
+    ) {
+        let other = Self::new(Limits::for_tests());
+        for n in 0..100 {
+            other.stored(&[up(&n.to_string(), &[(T, 1.0)])]);
+        }
+        let labels = Labels::from_pairs([("__name__", "up"), ("job", "99")]).unwrap();
+        let outdated = other.receiver.db.series(&labels).unwrap();
+
+        let Receiver { hasher, routes, .. } = &self.receiver;
+        let mut batch = DecodedBatch::default();
+        v1::decode(
+            &request(timeseries),
+            hasher,
+            &Limits::for_tests(),
+            &mut batch,
+        )
+        .unwrap();
+        let scope = Scope::new(
+            hasher,
+            self.receiver.relabeling().generation,
+            0,
+            self.receiver.admission.budgets().generation(),
+            Team::NONE,
+        );
+        let key = batch.series[series_idx].key.unwrap().under(scope);
+        routes.insert(&[(key, Route::Series(outdated, attribution))]);
+    }
+
     fn n_series(&self) -> u64 {
         self.receiver.db.stats().n_series
     }

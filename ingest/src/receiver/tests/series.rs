@@ -105,28 +105,9 @@ fn all_series_of_a_large_request_are_cached() {
 
 #[test]
 fn a_series_that_has_moved_is_resolved_again() {
-    let other = Fixture::new(Limits::for_tests());
-    for n in 0..100 {
-        other.stored(&[up(&n.to_string(), &[(T, 1.0)])]);
-    }
-    let labels = Labels::from_pairs([("__name__", "up"), ("job", "99")]).unwrap();
-    let stranger = other.receiver.db.series(&labels).unwrap();
     let fixture = Fixture::new(Limits::for_tests());
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
-    let mut batch = DecodedBatch::default();
-    v1::decode(
-        &self::request(&request),
-        &fixture.receiver.hasher,
-        &Limits::for_tests(),
-        &mut batch,
-    )
-    .unwrap();
-    let route = Route::Series(stranger, Attribution::default());
-    let scope = Scope::new(&fixture.receiver.hasher, 0, 0, 0, Team::NONE);
-    fixture
-        .receiver
-        .routes
-        .insert(&[(batch.series[1].key.unwrap().under(scope), route)]);
+    fixture.cache_outdated_route(&request, 1, Attribution::default());
     let written = fixture.write(&request).unwrap();
     let times = Some(TimeRange {
         start_ms: T,

@@ -212,3 +212,43 @@ fn the_samples_of_a_request_that_fails_count_for_no_team() {
     fixture.stored(&[of_team("b", 1, T + 2)]);
     assert_eq!(samples().values().sum::<u64>(), 4);
 }
+
+/// They used to count, and to be taken from the budget, in the pass that found the series evicted
+/// and again in the pass that stored them. The invalid histogram was rejected twice.
+#[test]
+fn the_samples_of_an_evicted_series_count_once() {
+    let maximum = amounts(None, None, Some(10));
+    let fixture = Fixture::impatient(budgets(
+        Amounts::default(),
+        &[("a", Amounts::default(), maximum)],
+    ));
+    fixture
+        .receiver
+        .set_relabeling(Relabeling::new(vec![remove("zone")]).unwrap());
+    let labels = [("__name__", "m"), ("team", "a"), ("zone", "z")];
+    let samples: Vec<_> = (T..T + 7).map(|t| (t, 1.0)).collect();
+    let mut evicted = series(&labels, &samples);
+    let mut invalid = histogram(T + 7, &[1]);
+    invalid.positive_spans[0].length = 2;
+    evicted.histograms = vec![invalid];
+    let request = [evicted];
+    let team = fixture.receiver.admission.budgets().team_named("a");
+    let attribution = fixture.receiver.relabeling().attributions.of(team, &[0]);
+    fixture.cache_outdated_route(&request, 0, attribution);
+
+    let written = fixture.write(&request).unwrap();
+    assert_eq!(written.stored, SampleCounts::floats(7));
+    assert_eq!(
+        (
+            written.rejections.n_samples(),
+            fixture.receiver.stats().rejected
+        ),
+        (1, [(RejectionReason::InvalidHistogram, 1)].into())
+    );
+    let teams = fixture.receiver.team_stats().1;
+    let team = teams.iter().find(|team| &*team.name == "a").unwrap();
+    assert_eq!(team.samples, 8);
+    assert_eq!(fixture.receiver.relabel_rule_stats()[0].samples, 8);
+    // Two of the team's ten tokens are left.
+    fixture.stored(&[series(&labels, &[(T + 8, 1.0)])]);
+}
