@@ -154,11 +154,12 @@ impl LogReplay {
     ) -> Result<()> {
         let path = self.path(kind, number);
         match Reader::open(context.fs, &path, kind, &context.large_frames)? {
-            Opened::Empty => {
+            Opened::Empty(size) => {
                 tracing::info!(
                     ?path,
                     "a WAL segment has no header: nothing was written to it, or it was truncated"
                 );
+                self.count_read(size, context);
             }
             Opened::Damaged(size) => {
                 fail_on_damage(context, &path, 0, "no valid header")?;

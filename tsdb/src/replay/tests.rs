@@ -396,6 +396,23 @@ fn damage_to_segments_fails_without_changes_or_is_copied_once() {
     }
 }
 
+/// The progress of the replay did not reach 100 %.
+#[test]
+fn a_segment_that_ends_inside_its_header_counts_as_read() {
+    let fs = MemFs::new();
+    append(&open_wal(&fs, &log_dir()), [0], [0], 0);
+    append(&open_wal(&fs, &log_dir()), [], [0], 1);
+    let numbers = SegmentKind::Samples.numbers(&fs.list(&log_dir()).unwrap());
+    let newest = SegmentKind::Samples.file_name(*numbers.last().unwrap());
+    fs.truncate(&log_dir().join(newest), 5).unwrap();
+
+    let Replayed {
+        result, progress, ..
+    } = replay(&fs, WalOnCorruption::Quarantine);
+    assert_eq!(result.unwrap().0.n_samples, 1);
+    assert_eq!(count(&progress.n_bytes), count(&progress.n_bytes_total));
+}
+
 /// Damage at the end of a full segment was taken for the incomplete write of a killed process, and
 /// cut.
 #[test]

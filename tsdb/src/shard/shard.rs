@@ -110,12 +110,24 @@ impl Shard {
         }
         let mut head = self.head_mut();
         let size_max = self.head_size_max - self.head_size_max / KNOWN_SERIES_PART;
-        if let Err(rejected) = self.check_size(&head, size_max) {
-            return head
-                .find(labels)
-                .map(|slot| self.handle(labels, slot, head.generation(slot)))
-                .ok_or(rejected);
-        }
+        let slot = match self.check_size(&head, size_max) {
+            Ok(()) => self.find_or_create(&mut head, labels, next_ref)?,
+            // A known series is found even if the head has no room for a new one.
+            Err(rejected) => head.find(labels).ok_or(rejected)?,
+        };
+        head.assign_group(slot, group);
+        let handle = self.handle(labels, slot, head.generation(slot));
+        RwLockWriteGuard::unlock_fair(head);
+        Ok(handle)
+    }
+
+    /// Returns the slot of a series. Creates the series with the next free ref if it is new.
+    fn find_or_create(
+        &self,
+        head: &mut Head,
+        labels: &Labels,
+        next_ref: &AtomicU64,
+    ) -> Result<u32> {
         let new_ref = self.log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
         if new == NewSeries::Yes {
@@ -124,10 +136,7 @@ impl Shard {
             self.wal().append_series(new_ref.get(), labels);
             new_ref.take();
         }
-        head.assign_group(slot, group);
-        let handle = self.handle(labels, slot, head.generation(slot));
-        RwLockWriteGuard::unlock_fair(head);
-        Ok(handle)
+        Ok(slot)
     }
 
     /// Returns the handle of a series, if it exists. Assigns it to `group` if it has no group.

@@ -32,6 +32,20 @@ fn a_series_belongs_to_the_first_group_that_claims_it() {
     assert_eq!(counts(&db), [7, 0, 4, 3]);
 }
 
+/// A series that was looked up while its head was almost full stayed in no group.
+#[test]
+fn a_known_series_joins_its_group_while_its_head_accepts_no_new_series() {
+    let (_dir, db) = fresh(Options {
+        head_size_max_bytes: 1 << 20,
+        ..options()
+    });
+    let first_refused = (0..).find(|&i| db.series(&series_labels(i)).is_err());
+    assert!(first_refused.is_some_and(|i| i > 0));
+    assert_eq!(db.n_series_of(group(1)), 0);
+    assert!(db.series_in_group(&series_labels(0), group(1)).is_ok());
+    assert_eq!(db.n_series_of(group(1)), 1);
+}
+
 #[test]
 fn evicted_series_are_not_counted() {
     let (_dir, db) = fresh(options());

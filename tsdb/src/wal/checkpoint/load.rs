@@ -76,7 +76,7 @@ impl Damage {
 pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Valid(reader) => reader,
-        Opened::Empty => {
+        Opened::Empty(_) => {
             let reason = "is cut off in its header";
             return Ok(Some(Damage {
                 ranges: Vec::new(),

@@ -72,8 +72,8 @@ pub fn read_file(
     match Reader::open(fs, path, file.kind, &large) {
         Ok(Opened::Valid(reader)) => read_frames(reader, file, end, damage, each),
         // `checkpoint::examine` reports an empty checkpoint.
-        Ok(Opened::Empty) if file.kind == SegmentKind::Checkpoint => Ok(end),
-        Ok(Opened::Empty) => {
+        Ok(Opened::Empty(_)) if file.kind == SegmentKind::Checkpoint => Ok(end),
+        Ok(Opened::Empty(_)) => {
             damage.push(path, 0, DamageKind::Missing, NO_HEADER);
             Ok(end)
         }

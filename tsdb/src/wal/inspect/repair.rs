@@ -179,11 +179,11 @@ fn open<'a>(
     let path = &file.path;
     match Reader::open(fs, path, file.kind, large)? {
         Opened::Valid(reader) => return Ok(Some(reader)),
-        Opened::Empty if file.kind != SegmentKind::Checkpoint => {
+        Opened::Empty(_) if file.kind != SegmentKind::Checkpoint => {
             damage.push(path, 0, DamageKind::Missing, NO_HEADER);
             return Ok(None);
         }
-        Opened::Empty | Opened::Damaged(_) => {
+        Opened::Empty(_) | Opened::Damaged(_) => {
             damage.push(path, 0, DamageKind::Corrupt, "no valid header")
         }
     }

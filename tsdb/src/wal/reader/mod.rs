@@ -89,8 +89,8 @@ impl Item<'_> {
 pub(crate) enum Opened<'a> {
     /// The header is valid.
     Valid(Reader<'a>),
-    /// The file is shorter than a header.
-    Empty,
+    /// The file is shorter than a header. Contains its size.
+    Empty(u64),
     /// The header is damaged, so the salt is unknown and no frame can be verified. Contains the
     /// size of the file.
     Damaged(u64),
@@ -180,7 +180,9 @@ impl<'a> Reader<'a> {
         match parse_file_header(header, kind) {
             Ok(framing) => Ok(Opened::Valid(Reader::new(path, kind, window, framing))),
             Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
-            Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => Ok(Opened::Empty),
+            Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => {
+                Ok(Opened::Empty(file_size))
+            }
             Err(BadHeader::Damaged) => Ok(Opened::Damaged(file_size)),
         }
     }

@@ -1,6 +1,7 @@
 //! `varve wal recover`.
 
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{self, Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -23,10 +24,7 @@ use crate::wal::args::RecoverArgs;
 
 /// Recovers blocks and prints the report.
 pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
-    if !args.source.is_dir() {
-        bail!("data directory {:?} does not exist", args.source);
-    }
-    if args.to_blocks.starts_with(&args.source) {
+    if is_inside(&args.to_blocks, &args.source)? {
         bail!(
             "the target {:?} is inside the data directory, which is read-only",
             args.to_blocks
@@ -59,6 +57,33 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     args.output
         .print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
     Ok(replay_verdict(&report))
+}
+
+/// Returns `true` if `path` is `dir` or inside it, whatever the paths are relative to and whatever
+/// symbolic links they have. `path` may not exist.
+fn is_inside(path: &Path, dir: &Path) -> Result<bool> {
+    let resolved_path = resolve(path).with_context(|| format!("resolve {path:?}"))?;
+    let resolved_dir = resolve(dir).with_context(|| format!("resolve {dir:?}"))?;
+    Ok(resolved_path.starts_with(resolved_dir))
+}
+
+/// Returns the absolute path without symbolic links and `..`. Directories that do not exist are
+/// taken as plain ones, as which they would be created.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut resolved = PathBuf::new();
+    for component in path::absolute(path)?.components() {
+        if component == Component::ParentDir {
+            resolved.pop();
+        } else {
+            resolved.push(component);
+        }
+        match resolved.canonicalize() {
+            Ok(existing) => resolved = existing,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(resolved)
 }
 
 /// Returns options for all cores and one part in `memory_divisor` of the memory.
@@ -205,4 +230,27 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
     json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());
     json["blocks"] = blocks_json(&report.blocks);
     json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_are_compared_by_what_they_mean() {
+        for (path, dir, expected) in [
+            ("out", ".", true),
+            ("./src", "src", true),
+            ("src/out", "./src", true),
+            ("src", "./src/../src", true),
+            ("missing/../src/out", "src", true),
+            ("out", "src", false),
+            (".", "src", false),
+            ("src/../out", "src", false),
+            ("srcs", "src", false),
+        ] {
+            let found = is_inside(Path::new(path), Path::new(dir)).unwrap();
+            assert_eq!(found, expected, "{path} in {dir}");
+        }
+    }
 }
