@@ -83,7 +83,8 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
             }
             let used = n_chunk_windows.max(windows.len() as u64);
             if used > WINDOWS_MAX as u64 {
-                let what = "blocks of two hours that the times of a block need";
+                let what =
+                    "two-hour blocks needed for the samples of a block; check for wrong timestamps";
                 return Err(Error::Limit {
                     what: Limit::Other(what),
                     used,

@@ -16,9 +16,10 @@
 //!    encoded again.
 //!
 //! # Semantics, as in Prometheus' replay
-//! - In-order samples before the end of the newest block are dropped. So are those before the time
-//!   before which the WAL was truncated, which the checkpoint states. Blocks of out-of-order
-//!   samples, of stale series and of selected series do not count.
+//! - In-order samples are dropped if they are older than the end of the newest block, or older than
+//!   the time at which the WAL was truncated. Prometheus 3.16 and later write that time into the
+//!   checkpoint. Blocks of out-of-order samples, of stale series and of selected series do not
+//!   count.
 //! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last
 //!   one is dropped.
 //! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first

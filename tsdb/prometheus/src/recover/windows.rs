@@ -86,7 +86,7 @@ impl Windows {
     pub(super) fn sorted(self) -> Result<BTreeSet<i64>> {
         let n_windows = self.n_too_many.unwrap_or(self.numbers.len() as u64);
         if n_windows > WINDOWS_MAX as u64 || self.n_too_many.is_some() {
-            let what = "blocks of two hours that the times of the samples need";
+            let what = "two-hour blocks needed for the samples; check for wrong timestamps";
             return Err(Error::Limit {
                 what: Limit::Other(what),
                 used: n_windows,

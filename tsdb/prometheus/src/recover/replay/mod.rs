@@ -45,12 +45,12 @@ pub(crate) fn replay(
     out: &Path,
     options: &RecoverOptions,
     pool: &ThreadPool,
-    scratch: &SpillDir,
+    spill_dir: &SpillDir,
     report: &mut Report,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Replayed> {
     let mut reader = RecordReader::new(Arc::clone(fs), input.segments.clone());
-    let mut replay = Replay::new(fs, input, out, options, scratch)?;
+    let mut replay = Replay::new(fs, input, out, options, spill_dir)?;
     let mut batch = pool.install(|| reader.next_batch());
     while let Some(current) = batch {
         let done = current.done;
@@ -85,7 +85,7 @@ struct Replay {
     unknown: UnknownSeriesFile,
     /// The resolved batch that is applied next, and the buffers for the batch after it, which are
     /// reused.
-    found: ResolvedBatch,
+    resolved: ResolvedBatch,
     spare: ResolvedBatch,
 }
 
@@ -95,11 +95,11 @@ impl Replay {
         input: Input,
         out: &Path,
         options: &RecoverOptions,
-        scratch: &SpillDir,
+        spill_dir: &SpillDir,
     ) -> Result<Self> {
         let layout = ShardLayout::at_least(options.concurrency * SHARDS_PER_WORKER);
         let shards = (0..layout.len())
-            .map(|idx| Shard::new(scratch.file(idx), options.start_timestamps))
+            .map(|idx| Shard::new(spill_dir.file(idx), options.start_timestamps))
             .collect();
         let unknown = UnknownSeriesFile::create(fs, &out.join(UNKNOWN_SAMPLES))?;
         Ok(Self {
@@ -108,7 +108,7 @@ impl Replay {
             shards,
             layout,
             unknown,
-            found: ResolvedBatch::default(),
+            resolved: ResolvedBatch::default(),
             spare: ResolvedBatch::default(),
         })
     }
@@ -128,34 +128,42 @@ impl Replay {
             resolver,
             shards,
             layout,
-            found,
+            resolved,
             spare,
             ..
         } = self;
-        let definitions = resolver.read_all(records);
+        let definitions = resolver.decode_definitions(records);
         let ((), ((), next)) = rayon::join(
-            || resolver.find(records, definitions, input, spare),
-            || rayon::join(|| found.apply(shards, *layout, input.head()), next),
+            || resolver.resolve(records, definitions, input, spare),
+            || rayon::join(|| resolved.apply(shards, *layout, input.head()), next),
         );
-        self.note(report)?;
-        std::mem::swap(&mut self.found, &mut self.spare);
+        self.report_batch(report);
+        self.write_unknown_samples(report)?;
+        std::mem::swap(&mut self.resolved, &mut self.spare);
         self.spill(options)?;
         Ok(next)
     }
 
     /// Adds the counts and damage of the applied batch to the report.
-    fn note(&mut self, report: &mut Report) -> Result<()> {
+    fn report_batch(&mut self, report: &mut Report) {
+        let resolved = &mut self.resolved;
         report
             .records
-            .append(&std::mem::take(&mut self.found.records));
-        report.n_tombstones += std::mem::take(&mut self.found.n_tombstones);
-        report.damage.append(std::mem::take(&mut self.found.damage));
-        for routed in &mut self.found.routed {
+            .append(&std::mem::take(&mut resolved.records));
+        report.n_tombstones += std::mem::take(&mut resolved.n_tombstones);
+        report.damage.append(std::mem::take(&mut resolved.damage));
+        for routed in &mut resolved.routed {
             report.n_covered += routed.n_covered;
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
             report.damage.append(std::mem::take(&mut routed.damage));
+        }
+    }
+
+    /// Writes the samples of the applied batch without a definition to the file of unknown series.
+    fn write_unknown_samples(&mut self, report: &mut Report) -> Result<()> {
+        for routed in &self.resolved.routed {
             for sample in &routed.unknown {
                 self.unknown.push(sample, report)?;
             }

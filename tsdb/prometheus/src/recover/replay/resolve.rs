@@ -75,39 +75,46 @@ impl Resolver {
     }
 
     /// Decodes the series definitions of all records, and looks up known labels, on all threads.
-    pub(crate) fn read_all<'a>(&self, records: &'a [Record]) -> Vec<Option<Definitions<'a>>> {
-        records.par_iter().map(|record| self.read(record)).collect()
+    pub(crate) fn decode_definitions<'a>(
+        &self,
+        records: &'a [Record],
+    ) -> Vec<Option<Definitions<'a>>> {
+        records
+            .par_iter()
+            .map(|record| self.decode_record(record))
+            .collect()
     }
 
-    /// Resolves a batch. Its definitions come first, so that all of its samples find their series.
-    pub(crate) fn find(
+    /// Resolves a batch: creates its series, collects its tombstones and routes its samples. The
+    /// definitions come first, so that all samples find their series.
+    pub(crate) fn resolve(
         &mut self,
         records: &[Record],
         definitions: Vec<Option<Definitions<'_>>>,
         input: &Input,
-        found: &mut ResolvedBatch,
+        resolved: &mut ResolvedBatch,
     ) {
-        found.clear(self.layout.len());
-        self.define(records, definitions, input, found);
-        found.n_series = self.table.len();
-        self.delete(records, input, found);
-        self.route(records, input, found);
+        resolved.clear(self.layout.len());
+        self.create_series(records, definitions, input, resolved);
+        resolved.n_series = self.table.len();
+        self.collect_tombstones(records, input, resolved);
+        self.route_samples(records, input, resolved);
     }
 
     /// Creates new series in the order of the WAL.
-    fn define(
+    fn create_series(
         &mut self,
         records: &[Record],
         all_definitions: Vec<Option<Definitions<'_>>>,
         input: &Input,
-        found: &mut ResolvedBatch,
+        resolved: &mut ResolvedBatch,
     ) {
         for (record, definitions) in records.iter().zip(all_definitions) {
             match record.record_type {
-                Some(record_type) => found.records.add(record_type),
+                Some(record_type) => resolved.records.add(record_type),
                 None => {
                     let reason = RecordType::unknown_reason(&record.bytes);
-                    found.damage.push(
+                    resolved.damage.push(
                         &record.segment.path,
                         record.offset,
                         DamageKind::Unsupported,
@@ -116,21 +123,21 @@ impl Resolver {
                 }
             }
             if let Some(definitions) = definitions {
-                self.define_all(record, definitions, input, found);
+                self.define(record, definitions, input, resolved);
             }
         }
     }
 
-    fn read<'a>(&self, record: &'a Record) -> Option<Definitions<'a>> {
+    fn decode_record<'a>(&self, record: &'a Record) -> Option<Definitions<'a>> {
         (record.record_type == Some(RecordType::Series)).then(|| self.table.read(&record.bytes))
     }
 
-    fn define_all(
+    fn define(
         &mut self,
         record: &Record,
         definitions: Definitions<'_>,
         input: &Input,
-        found: &mut ResolvedBatch,
+        resolved: &mut ResolvedBatch,
     ) {
         let Self {
             table,
@@ -139,7 +146,7 @@ impl Resolver {
             ..
         } = self;
         let mut damage = |reason: String| {
-            found.damage.push(
+            resolved.damage.push(
                 &record.segment.path,
                 record.offset,
                 DamageKind::Corrupt,
@@ -164,7 +171,7 @@ impl Resolver {
                 *next_head = indexes.end;
                 if !indexes.is_empty() {
                     let (shard, slot) = layout.locate(series);
-                    found.heads[shard].push((slot, indexes));
+                    resolved.heads[shard].push((slot, indexes));
                 }
             },
         );
@@ -174,13 +181,18 @@ impl Resolver {
     }
 
     /// Collects tombstones. Evictions are routed with the samples instead.
-    fn delete(&mut self, records: &[Record], input: &Input, found: &mut ResolvedBatch) {
+    fn collect_tombstones(
+        &mut self,
+        records: &[Record],
+        input: &Input,
+        resolved: &mut ResolvedBatch,
+    ) {
         for record in records
             .iter()
             .filter(|record| record.record_type == Some(RecordType::Tombstones))
         {
             let mut damage = |reason| {
-                found.damage.push(
+                resolved.damage.push(
                     &record.segment.path,
                     record.offset,
                     DamageKind::Corrupt,
@@ -202,7 +214,7 @@ impl Resolver {
                 }
                 match self.table.find(series) {
                     Some(series) => {
-                        found.n_tombstones += 1;
+                        resolved.n_tombstones += 1;
                         let range = TimeRange {
                             start_ms: min_ms,
                             end_ms: max_ms,
@@ -216,16 +228,16 @@ impl Resolver {
     }
 
     /// Routes all samples, in the order of the records.
-    fn route(&self, records: &[Record], input: &Input, found: &mut ResolvedBatch) {
+    fn route_samples(&self, records: &[Record], input: &Input, resolved: &mut ResolvedBatch) {
         let groups = records.par_chunks(records.len().div_ceil(self.layout.len()).max(1));
-        found.routed.resize_with(groups.len(), Routed::default);
+        resolved.routed.resize_with(groups.len(), Routed::default);
         let router = Router {
             table: &self.table,
             layout: self.layout,
             min_valid_ms: input.min_valid_ms,
         };
         groups
-            .zip(&mut found.routed)
+            .zip(&mut resolved.routed)
             .for_each(|(records, routed)| router.route(records, routed));
     }
 }

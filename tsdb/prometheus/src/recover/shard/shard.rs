@@ -42,7 +42,7 @@ const PREFETCH_LEN: usize = 64;
 /// Estimated size of an out-of-order sample in its collections, without its histogram.
 const OUT_OF_ORDER_SIZE: usize = 2 * size_of::<FullSample>();
 /// Estimated size of an entry of [`Shard::encoders`].
-const OTHER_SIZE: usize = 2048;
+const ENCODER_SIZE: usize = 2048;
 /// Size of a series without its chunks.
 pub(crate) const SERIES_SIZE: usize = size_of::<SeriesState>() + size_of::<Range<u32>>();
 
@@ -76,7 +76,7 @@ impl Shard {
     pub(crate) fn memory(&self) -> usize {
         self.open.size()
             + self.finished.memory()
-            + self.encoders.len() * OTHER_SIZE
+            + self.encoders.len() * ENCODER_SIZE
             + self.out_of_order_size
     }
 
@@ -204,12 +204,12 @@ impl Shard {
         }
         let is_plain =
             matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
-        let goes_on = if is_plain {
+        let continues_chunk = if is_plain {
             state.open.can_append()
         } else {
             state.has_encoder
         };
-        if !goes_on || window_of(timestamp_ms) != window_of(last_ms) {
+        if !continues_chunk || window_of(timestamp_ms) != window_of(last_ms) {
             self.end(slot, false);
         }
         let state = &mut self.states[slot as usize];
@@ -223,12 +223,12 @@ impl Shard {
                     value,
                 },
             ),
-            value => self.push_other(slot, timestamp_ms, start_ms, value),
+            value => self.push_encoded(slot, timestamp_ms, start_ms, value),
         }
         true
     }
 
-    fn push_other(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value) {
+    fn push_encoded(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value) {
         let state = &mut self.states[slot as usize];
         state.has_encoder = true;
         state.open.skip_to(timestamp_ms);
