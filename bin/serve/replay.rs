@@ -109,6 +109,13 @@ fn report(replayed: &ReplayStats, duration: Duration) {
             "Skipped samples of unknown series. Their segments are quarantined."
         );
     }
+    if replayed.n_unknown_exemplars > 0 {
+        let unknown_exemplars = replayed.n_unknown_exemplars;
+        tracing::error!(
+            unknown_exemplars,
+            "Skipped exemplars of unknown series. Their segments are quarantined."
+        );
+    }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;
         tracing::warn!(

@@ -34,13 +34,14 @@
 //! 2. A sample is stored once; an append can be retried safely after an error. Of two values for
 //!    one timestamp the first accepted one wins, before and after flush, merge and restart.
 //! 3. Samples of a series ascend strictly in time and keep every bit of their values.
-//! 4. Every state of the disk can be opened: a torn tail is cut, damage is skipped and quarantined.
+//! 4. Every state of the disk can be opened: a torn tail is truncated, damage is skipped and
+//!    quarantined.
 //! 5. Every read runs under a [`ReadContext`]: a deadline, a cancellation flag, a memory budget,
 //!    and the matchers that every series must pass.
 //!
 //! This crate does not depend on HTTP, protobuf, PromQL or YAML. The modules, from the outside in:
 //! `db` and `select` use the `store` and its `background` tasks. A store has `shard`s with a `head`
-//! (`index`, `chunk`) and a log (`wal`, and `replay` at start), and a set of `block`s, which
+//! (`index`, `chunk`) and the WAL (`wal`, and `replay` at start), and a set of `block`s, which
 //! `compact` merges. `isolation` decides what a reader sees. The crate `varve_env` is the only
 //! access to the disk and the clock.
 //!

@@ -10,17 +10,17 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-mod block_chains;
 mod column;
 mod id_allocator;
 mod position_index;
 mod prefetch;
+mod slab_chains;
 mod wide_table;
 
 pub use arena::{Arena, Piece};
-pub use block_chains::BlockChains;
 pub use column::Column;
 pub use id_allocator::IdAllocator;
 pub use position_index::PositionIndex;
 pub use prefetch::prefetch;
+pub use slab_chains::SlabChains;
 pub use wide_table::WideTable;

@@ -54,8 +54,8 @@ pub(crate) struct ReplaySource {
 /// on, the store accepts writes.
 ///
 /// # Errors
-/// The errors of [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed during the
-/// replay. Buffered samples are in the WAL then, and the next replay restores them.
+/// The errors of [`Replay::load_definitions`]; [`Error::Interrupted`] if the store is closed during
+/// the replay. Buffered samples are in the WAL then, and the next replay restores them.
 pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce()) -> Result<()> {
     let share = replay_share(&store.options);
     let n_workers = replay_workers(store.options.wal_replay_concurrency, share);
@@ -73,7 +73,8 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         large_frames: LargeFrameLock::default(),
     };
     let pool = pool(n_workers)?;
-    let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &context))?;
+    let replay =
+        pool.install(|| Replay::load_definitions(&source.wal_dir, &source.epochs, &context))?;
     let first_free = check_next_ref(replay.next_ref())?;
     let first_new = first_free.saturating_add(REFS_SKIPPED);
     store.next_ref.store(first_new, Ordering::SeqCst);
@@ -82,7 +83,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         store.exemplars.skip_to(first_exemplar_id(&replay));
     }
     defined();
-    let (stats, next_ref) = pool.install(|| replay.samples())?;
+    let (stats, next_ref) = pool.install(|| replay.replay_samples())?;
     let next_ref = check_next_ref(next_ref)?;
     // If no series was created during the replay, no refs need to be skipped.
     let unused =

@@ -204,11 +204,11 @@ fn wal_sync_task(store: &Store, stop: &Stop) {
 }
 
 fn sync_all(store: &Store) {
-    for log in &store.logs {
-        let wal = log.wal();
+    for shared_log in &store.logs {
+        let log = shared_log.log();
         // Requests report failures: the next append retries on a full disk, and a failed sync has
         // been logged and fails every later append.
-        let _reported = wal.commit(wal.end()).and_then(|()| wal.sync());
+        let _reported = log.commit(log.end()).and_then(|()| log.sync());
     }
 }
 

@@ -5,7 +5,9 @@ mod write_batch;
 
 pub(crate) use exemplar::NumberedExemplars;
 pub use exemplar::{RejectExemplar, RejectedExemplar};
-pub(crate) use write_batch::{AppendExemplar, HistogramQueue, NewFloat, NewHistogram, ShardBatch};
+pub(crate) use write_batch::{
+    AppendExemplar, HistogramQueue, NewFloat, NewHistogram, SampleSource, ShardBatch,
+};
 pub use write_batch::{SeriesHandle, WriteBatch};
 
 /// A series ref, as stored on disk: unique over all shards and never reused.

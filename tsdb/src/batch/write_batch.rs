@@ -9,12 +9,13 @@ use super::exemplar::RejectedExemplar;
 use crate::isolation::changes::TouchedMinutes;
 
 /// A reference to a series in memory. Valid until the series is evicted. After that, appends with
-/// this handle are rejected with [`RejectionReason::Moved`](varve_model::RejectionReason::Moved), and [`Db::series`](crate::Db::series)
-/// returns a new handle.
+/// this handle are rejected with [`RejectionReason::Moved`](varve_model::RejectionReason::Moved),
+/// and [`Db::series`](crate::Db::series) returns a new handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
     pub(crate) shard: u16,
-    /// The group of the metric name, see [`name_group_of`](crate::isolation::changes::name_group_of).
+    /// The group of the metric name, see
+    /// [`name_group_of`](crate::isolation::changes::name_group_of).
     pub(crate) name_group: u8,
     pub(crate) generation: u32,
     pub(crate) slot: u32,
@@ -39,7 +40,17 @@ pub struct WriteBatch {
     pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
     /// Which minutes and metric names the samples belong to.
     pub(crate) touched: TouchedMinutes,
-    pub(crate) is_own: bool,
+    pub(crate) source: SampleSource,
+}
+
+/// Who made the samples of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum SampleSource {
+    /// A sender, whose clock may be wrong.
+    #[default]
+    Sent,
+    /// This process, at times up to the wall clock.
+    Own,
 }
 
 /// The samples of a batch for one shard.
@@ -212,7 +223,7 @@ impl WriteBatch {
     #[must_use]
     pub fn own() -> Self {
         Self {
-            is_own: true,
+            source: SampleSource::Own,
             ..Self::default()
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A chunk is decoded backwards from its newest sample, which is known: each sample encodes the
 //! difference from the sample before it. Recent samples, which are read most often, are in the last
-//! block of a chunk. Older blocks are not read for them.
+//! slab of a chunk. Older slabs are not read for them.
 //!
 //! ```text
 //! sample   tag byte, [timestamp], [value], in decoding order

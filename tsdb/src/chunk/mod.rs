@@ -1,11 +1,11 @@
 //! Chunks: encoded runs of samples of one series, in memory.
 //!
 //! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed
-//! chunks in a sparse list. The bytes of a chunk are in a chain of blocks, [`BlockChains`]. The
+//! chunks in a sparse list. The bytes of a chunk are in a chain of slabs, [`SlabChains`]. The
 //! chunks of a shard grow at the same pace, and are dropped together after a freeze. The encoding
 //! ([`float`]) is byte-aligned: an append changes the row and a few bytes at the end of a chain. A
 //! chunk, open or closed, is decoded backwards from its newest sample, which is part of the row.
-//! Only the blocks with requested samples are read.
+//! Only the slabs with requested samples are read.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
@@ -14,7 +14,7 @@
 mod float;
 pub(crate) mod histogram;
 
-use varve_collections::BlockChains;
+use varve_collections::SlabChains;
 use varve_model::{Sample, TimeRange};
 
 use crate::error::Damaged;
@@ -22,8 +22,8 @@ pub(crate) use float::{Newest, decode};
 
 use float::{RUN_MAX, Scale};
 
-/// Payload of a block of a chain in bytes.
-const PAYLOAD_SIZE: usize = BlockChains::PAYLOAD_SIZE;
+/// Payload of a slab of a chain in bytes.
+const PAYLOAD_SIZE: usize = SlabChains::PAYLOAD_SIZE;
 
 /// Number of samples at which a chunk is closed: two hours at one sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
@@ -31,13 +31,13 @@ pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
 /// If fewer samples than this are requested from the end of a chunk, they are decoded at once
 /// instead of copied.
 const TAIL_SAMPLES: i64 = 24;
-/// Bytes to gather from a chunk before trying to decode its last samples: about two blocks.
+/// Bytes to gather from a chunk before trying to decode its last samples: about two slabs.
 const TAIL_SIZE: usize = 32;
 
 /// A chunk as stored in the column of open chunks.
 pub(crate) type ChunkRow = [u64; 5];
 
-/// A run of samples. Its bytes are in the blocks that were used to append them.
+/// A run of samples. Its bytes are in the slabs that were used to append them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
     first_ms: i64,
@@ -46,14 +46,14 @@ pub(crate) struct Chunk {
     span_ms: u32,
     /// Time between the last two samples.
     delta_ms: u32,
-    /// Number of the last block.
-    tail: u32,
+    /// Number of the last slab, or 0 if there is none.
+    last_slab: u32,
     /// Id of the append that added the last sample.
     pub(crate) append_id: u32,
     /// Time from the first sample of the chunk to the first sample of this append.
     pub(crate) append_id_from_ms: u32,
     n_samples: u8,
-    /// Number of used bytes of the last block.
+    /// Number of used bytes of the last slab.
     used: u8,
     /// Number of samples in the run that the last byte encodes, or 0 if it encodes no run.
     run: u8,
@@ -72,7 +72,7 @@ impl Chunk {
             last_bits: row[1],
             span_ms: low(row[2]),
             delta_ms: high(row[2]),
-            tail: low(row[3]),
+            last_slab: low(row[3]),
             append_id: high(row[3]),
             append_id_from_ms: low(row[4]),
             n_samples,
@@ -91,7 +91,7 @@ impl Chunk {
             self.first_ms as u64,
             self.last_bits,
             word(self.span_ms, self.delta_ms),
-            word(self.tail, self.append_id),
+            word(self.last_slab, self.append_id),
             word(self.append_id_from_ms, small),
         ]
     }
@@ -106,7 +106,7 @@ impl Chunk {
 
     /// Appends a sample that the chunk accepts.
     #[inline]
-    pub(crate) fn append(&mut self, blocks: &mut BlockChains, sample: Sample) {
+    pub(crate) fn append(&mut self, slabs: &mut SlabChains, sample: Sample) {
         debug_assert!(self.accepts(sample.timestamp_ms), "the caller has checked");
         if self.n_samples == 0 {
             self.first_ms = sample.timestamp_ms;
@@ -121,12 +121,12 @@ impl Chunk {
         let delta_of_delta_ms = i64::from(delta_ms) - i64::from(self.delta_ms);
         let bits = sample.value.to_bits();
         if delta_of_delta_ms == 0 && bits == self.last_bits && self.n_samples > 0 {
-            self.repeat(blocks);
+            self.repeat(slabs);
         } else {
             let last = f64::from_bits(self.last_bits);
             let (bytes, size) =
                 float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
-            self.write(blocks, bytes, size);
+            self.write(slabs, bytes, size);
             self.run = 0;
         }
         self.span_ms = span_ms;
@@ -137,40 +137,41 @@ impl Chunk {
 
     /// Appends the last value again, after the last interval. Usually increments the last byte.
     #[inline]
-    fn repeat(&mut self, blocks: &mut BlockChains) {
+    fn repeat(&mut self, slabs: &mut SlabChains) {
         if self.run > 0 && self.run < RUN_MAX {
             self.run += 1;
-            blocks.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
+            slabs.payload_mut(self.last_slab)[usize::from(self.used) - 1] =
+                float::run_tag(self.run);
         } else {
             let mut bytes = [0; 16];
             bytes[0] = float::run_tag(1);
-            self.write(blocks, bytes, 1);
+            self.write(slabs, bytes, 1);
             self.run = 1;
         }
     }
 
     /// Appends the first `size` bytes.
     #[inline]
-    fn write(&mut self, blocks: &mut BlockChains, bytes: [u8; 16], size: usize) {
+    fn write(&mut self, slabs: &mut SlabChains, bytes: [u8; 16], size: usize) {
         let used = usize::from(self.used);
         // Fast path: few bytes, and room for eight. Excess bytes are overwritten later.
-        if self.tail != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
-            blocks.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
+        if self.last_slab != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
+            slabs.payload_mut(self.last_slab)[used..used + 8].copy_from_slice(&bytes[..8]);
             self.used += size as u8;
             return;
         }
-        self.write_on(blocks, &bytes[..size]);
+        self.write_on(slabs, &bytes[..size]);
     }
 
-    fn write_on(&mut self, blocks: &mut BlockChains, mut bytes: &[u8]) {
+    fn write_on(&mut self, slabs: &mut SlabChains, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.tail == 0 || usize::from(self.used) == PAYLOAD_SIZE {
-                self.tail = blocks.push(self.tail);
+            if self.last_slab == 0 || usize::from(self.used) == PAYLOAD_SIZE {
+                self.last_slab = slabs.push(self.last_slab);
                 self.used = 0;
             }
             let used = usize::from(self.used);
             let (here, rest) = bytes.split_at(bytes.len().min(PAYLOAD_SIZE - used));
-            blocks.payload_mut(self.tail)[used..used + here.len()].copy_from_slice(here);
+            slabs.payload_mut(self.last_slab)[used..used + here.len()].copy_from_slice(here);
             self.used += here.len() as u8;
             bytes = rest;
         }
@@ -178,11 +179,11 @@ impl Chunk {
 
     /// Returns the byte before the position of the next append; 0 for an empty chunk.
     #[inline]
-    pub(crate) fn last_byte(&self, blocks: &BlockChains) -> u8 {
-        if self.tail == 0 {
+    pub(crate) fn last_byte(&self, slabs: &SlabChains) -> u8 {
+        if self.last_slab == 0 {
             0
         } else {
-            blocks.payload(self.tail)[usize::from(self.used) - 1]
+            slabs.payload(self.last_slab)[usize::from(self.used) - 1]
         }
     }
 
@@ -233,20 +234,20 @@ impl Chunk {
     }
 
     /// Appends the encoded bytes to `dst` in decoding order, and returns their number.
-    pub(crate) fn copy_to(&self, blocks: &BlockChains, dst: &mut Vec<u8>) -> usize {
+    pub(crate) fn copy_to(&self, slabs: &SlabChains, dst: &mut Vec<u8>) -> usize {
         let start = dst.len();
         let mut used = usize::from(self.used);
-        for number in blocks.chain(self.tail) {
-            dst.extend(blocks.payload(number)[..used].iter().rev());
+        for number in slabs.chain(self.last_slab) {
+            dst.extend(slabs.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
         }
         dst.len() - start
     }
 
-    /// Returns the number of the last block, and about how many blocks are read for the samples
+    /// Returns the number of the last slab, and about how many slabs are read for the samples
     /// from `from_ms` on.
-    pub(crate) fn blocks_from(&self, from_ms: i64) -> (u32, usize) {
-        let n_blocks = if !self.has_short_tail(from_ms) {
+    pub(crate) fn slabs_from(&self, from_ms: i64) -> (u32, usize) {
+        let n_slabs = if !self.has_short_tail(from_ms) {
             usize::MAX
         } else if let Some(newest) = self.newest()
             && self.repeats_from(newest.timestamp_ms, from_ms)
@@ -255,7 +256,7 @@ impl Chunk {
         } else {
             TAIL_SIZE.div_ceil(PAYLOAD_SIZE)
         };
-        (self.tail, n_blocks)
+        (self.last_slab, n_slabs)
     }
 
     /// Returns `true` if only a few samples are at or after `from_ms`, assuming equal intervals.
@@ -267,14 +268,14 @@ impl Chunk {
         n_expected < TAIL_SAMPLES && n_expected < i64::from(self.n_samples) / 2
     }
 
-    /// Reads the samples from `from_ms` on into `tail`, and at most about twice the blocks that
+    /// Reads the samples from `from_ms` on into `tail`, and at most about twice the slabs that
     /// contain them.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
     pub(crate) fn read_tail(
         &self,
-        blocks: &BlockChains,
+        slabs: &SlabChains,
         from_ms: i64,
         tail: &mut Tail,
     ) -> Result<(), Damaged> {
@@ -295,9 +296,9 @@ impl Chunk {
         }
         let mut used = usize::from(self.used);
         let mut tried_size = TAIL_SIZE;
-        for number in blocks.chain(self.tail) {
+        for number in slabs.chain(self.last_slab) {
             tail.bytes
-                .extend(blocks.payload(number)[..used].iter().rev());
+                .extend(slabs.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
             // Decodes again only when the bytes have doubled.
             if tail.bytes.len() >= tried_size {
@@ -334,7 +335,7 @@ impl Chunk {
     }
 
     /// Returns the bits of the value at a timestamp. Decodes the chunk down to it.
-    pub(crate) fn bits_at(&self, blocks: &BlockChains, timestamp_ms: i64) -> Option<u64> {
+    pub(crate) fn bits_at(&self, slabs: &SlabChains, timestamp_ms: i64) -> Option<u64> {
         let last = self
             .last()
             .filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
@@ -343,7 +344,7 @@ impl Chunk {
             return Some(self.last_bits);
         }
         let mut tail = Tail::default();
-        self.read_tail(blocks, timestamp_ms, &mut tail).ok()?;
+        self.read_tail(slabs, timestamp_ms, &mut tail).ok()?;
         tail.samples()
             .next()
             .filter(|first| first.timestamp_ms == timestamp_ms)
@@ -386,7 +387,7 @@ mod tests {
     /// Appends samples to several chunks in turn, as the samples of many series arrive. Returns the
     /// decoded samples and the encoded size of each chunk.
     fn through_chunks(chunks: &[Vec<(i64, u64)>]) -> (Vec<Vec<(i64, u64)>>, Vec<usize>) {
-        let mut blocks = BlockChains::default();
+        let mut slabs = SlabChains::default();
         let mut rows = vec![[0; 5]; chunks.len()];
         for i in 0..chunks.iter().map(Vec::len).max().unwrap_or(0) {
             for (row, samples) in rows.iter_mut().zip(chunks) {
@@ -396,7 +397,7 @@ mod tests {
                 let mut chunk = Chunk::from_row(*row);
                 assert!(chunk.accepts(timestamp_ms));
                 chunk.append(
-                    &mut blocks,
+                    &mut slabs,
                     Sample {
                         timestamp_ms,
                         value: f64::from_bits(bits),
@@ -409,15 +410,15 @@ mod tests {
         let read = |row: &ChunkRow| {
             let chunk = Chunk::from_row(*row);
             let mut bytes = Vec::new();
-            let size = chunk.copy_to(&blocks, &mut bytes);
+            let size = chunk.copy_to(&slabs, &mut bytes);
             let mut timestamps = Vec::new();
             let mut values = Vec::new();
             let newest = chunk.newest().unwrap();
             decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).unwrap();
             let mut tail = Tail::default();
             for (at, (&timestamp_ms, value)) in timestamps.iter().zip(&values).enumerate() {
-                assert_eq!(chunk.bits_at(&blocks, timestamp_ms), Some(value.to_bits()));
-                chunk.read_tail(&blocks, timestamp_ms, &mut tail).unwrap();
+                assert_eq!(chunk.bits_at(&slabs, timestamp_ms), Some(value.to_bits()));
+                chunk.read_tail(&slabs, timestamp_ms, &mut tail).unwrap();
                 assert_eq!(tail.timestamps_ms, timestamps[at..]);
                 assert!(
                     tail.samples()
@@ -474,7 +475,7 @@ mod tests {
     #[test]
     fn a_chunk_is_bounded_in_samples_and_time() {
         let mut chunk = Chunk::default();
-        let mut blocks = BlockChains::default();
+        let mut slabs = SlabChains::default();
         assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
             assert!(
@@ -482,7 +483,7 @@ mod tests {
                     || i == 0
             );
             chunk.append(
-                &mut blocks,
+                &mut slabs,
                 Sample {
                     timestamp_ms: i,
                     value: 0.0,
@@ -502,11 +503,11 @@ mod tests {
     #[test]
     fn the_end_of_a_constant_series_is_read_without_its_bytes() {
         let mut chunk = Chunk::default();
-        let mut blocks = BlockChains::default();
+        let mut slabs = SlabChains::default();
         let mut tail = Tail::default();
         (0..20).for_each(|i| {
             chunk.append(
-                &mut blocks,
+                &mut slabs,
                 Sample {
                     timestamp_ms: i * 10,
                     value: 1.5,
@@ -514,9 +515,9 @@ mod tests {
             )
         });
         for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
-            // No blocks: the bytes of the chunk are missing.
+            // No slabs: the bytes of the chunk are missing.
             chunk
-                .read_tail(&BlockChains::default(), from_ms, &mut tail)
+                .read_tail(&SlabChains::default(), from_ms, &mut tail)
                 .unwrap();
             assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
             assert_eq!(tail.values, vec![1.5; expect.len()]);

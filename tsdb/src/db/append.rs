@@ -8,10 +8,10 @@ use varve_model::metadata::{METADATA_SIZE_MAX, Metadata};
 use varve_model::{Labels, Rejection};
 
 use super::Db;
-use crate::batch::{SeriesHandle, ShardBatch, WriteBatch};
+use crate::batch::{SampleSource, SeriesHandle, ShardBatch, WriteBatch};
 use crate::error::{Error, Result};
 use crate::head::{Bounds, BudgetGroup, SlotRef};
-use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
+use crate::shard::{AppendContext, ShardAppend, SharedLog, shard_of};
 use crate::wal::{Health, Position};
 
 /// Maximum number of floats of this process that are appended to a shard per acquisition of the
@@ -23,7 +23,7 @@ const OWN_FLOATS_PER_LOCK: usize = 256;
 struct Append {
     context: AppendContext,
     /// `true` if this process wrote the samples.
-    is_own: bool,
+    source: SampleSource,
     /// `true` if the samples are buffered until the end of the replay.
     is_buffered: bool,
 }
@@ -83,14 +83,15 @@ impl Db {
         shards[shard_of(labels, shards.len())].find_in_group(labels, group)
     }
 
-    /// Returns the bounds for the timestamps of samples, as of now. A caller of [`Db::series_in_group`]
-    /// that checks them creates no series for samples that would be rejected.
+    /// Returns the bounds for the timestamps of samples, as of now. A caller of
+    /// [`Db::series_in_group`] that checks them creates no series for samples that would be
+    /// rejected.
     ///
     /// # Errors
     /// [`Error::Io`] if the clock is far ahead of the samples and the mark of this cannot be
     /// written.
     pub fn bounds(&self) -> Result<Bounds> {
-        self.store.bounds(false)
+        self.store.bounds(SampleSource::Sent)
     }
 
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`.
@@ -141,7 +142,7 @@ impl Db {
         &self,
         batch: &mut WriteBatch,
         rejected: &mut Vec<Rejection>,
-    ) -> Result<Vec<(&ShardLog, Position)>> {
+    ) -> Result<Vec<(&SharedLog, Position)>> {
         // All shards are checked before one changes, so that a shard that is not ready rejects the
         // whole request.
         self.check_shards_ready(batch)?;
@@ -149,7 +150,7 @@ impl Db {
         let append_guard = self.store.isolation.begin_append();
         // Read inside the append: an append after a freeze is checked against the newest timestamp
         // at the freeze or a newer one, which bounds the age of the oldest sample in the log.
-        let bounds = self.store.bounds(batch.is_own)?;
+        let bounds = self.store.bounds(batch.source)?;
         // `None` unless the logs are being replayed.
         let buffered = self
             .store
@@ -169,10 +170,10 @@ impl Db {
                 append_id: append_guard.id(),
                 horizon: self.store.isolation.horizon(),
             },
-            is_own: batch.is_own,
+            source: batch.source,
             is_buffered: buffered.is_some(),
         };
-        let mut positions = if batch.is_own {
+        let mut positions = if batch.source == SampleSource::Own {
             self.append_own(&append, batch, rejected)
         } else {
             self.append_sent(&append, batch, rejected)
@@ -192,20 +193,20 @@ impl Db {
     /// waits for a sync if a write fails.
     fn commit(
         &self,
-        mut appended: Vec<(&ShardLog, Position)>,
+        mut appended: Vec<(&SharedLog, Position)>,
         before_sync: impl FnOnce(),
     ) -> Result<()> {
-        for (log, position) in &appended {
-            log.wal().write_to(*position)?;
+        for (shared_log, position) in &appended {
+            shared_log.log().write_to(*position)?;
         }
 
-        appended.retain(|(log, _)| log.wal().is_synced_by_commits());
+        appended.retain(|(shared_log, _)| shared_log.log().is_synced_by_commits());
         if appended.is_empty() {
             return Ok(());
         }
         before_sync();
-        for (log, position) in appended {
-            log.wal().commit(position)?;
+        for (shared_log, position) in appended {
+            shared_log.log().commit(position)?;
         }
         Ok(())
     }
@@ -230,7 +231,7 @@ impl Db {
         append: &Append,
         batch: &WriteBatch,
         rejected: &mut Vec<Rejection>,
-    ) -> Vec<(&ShardLog, Position)> {
+    ) -> Vec<(&SharedLog, Position)> {
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (log_idx, log) in self.store.logs.iter().enumerate() {
             let end =
@@ -247,7 +248,7 @@ impl Db {
         append: &Append,
         batch: &WriteBatch,
         rejected: &mut Vec<Rejection>,
-    ) -> Vec<(&ShardLog, Position)> {
+    ) -> Vec<(&SharedLog, Position)> {
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (log_idx, log) in self.store.logs.iter().enumerate() {
             let mut end = None;
@@ -291,13 +292,13 @@ impl Db {
             } else {
                 shard.append(context, shard_batch, log_batch, rejected)
             };
-            self.count_appended(appended, append.is_own);
+            self.count_appended(appended, append.source);
         }
         Some(log_append?.finish())
     }
 
-    fn count_appended(&self, appended: ShardAppend, is_own: bool) {
-        self.store.newest.raise(appended.newest_ms, is_own);
+    fn count_appended(&self, appended: ShardAppend, source: SampleSource) {
+        self.store.newest.raise(appended.newest_ms, source);
         self.n_appended
             .fetch_add(appended.n_new as u64, Ordering::Relaxed);
         self.n_histograms
@@ -325,7 +326,7 @@ impl Db {
         families: impl IntoIterator<Item = (&'a str, Metadata)>,
     ) -> Result<()> {
         self.store.replay.check()?;
-        let wal = self.store.logs[0].wal();
+        let log = self.store.logs[0].log();
         for (family, metadata) in families {
             let size =
                 family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
@@ -337,12 +338,12 @@ impl Db {
             // The lock is held until the record is buffered, so that the log has the same order.
             let mut table = self.store.metadata.lock();
             if !table.contains(family, &metadata) {
-                wal.ready()?;
-                wal.append_metadata(family, &metadata);
+                log.ready()?;
+                log.append_metadata(family, &metadata);
                 table.set(family, metadata);
             }
         }
-        wal.commit(wal.end())
+        log.commit(log.end())
     }
 
     /// Checks that the logs accept appends. Accesses the disk only if an earlier write failed.
@@ -350,8 +351,8 @@ impl Db {
     /// # Errors
     /// [`Error::Poisoned`] until a restart, [`Error::Io`] while the disk is full.
     pub fn ready(&self) -> Result<()> {
-        for log in &self.store.logs {
-            log.wal().ready()?;
+        for shared_log in &self.store.logs {
+            shared_log.log().ready()?;
         }
         Ok(())
     }
@@ -361,8 +362,8 @@ impl Db {
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
         let mut reasons = Vec::from_iter(self.store.replay.write_rejection());
-        for (idx, log) in self.store.logs.iter().enumerate() {
-            match log.wal().health() {
+        for (idx, shared_log) in self.store.logs.iter().enumerate() {
+            match shared_log.log().health() {
                 Health::Ok => {}
                 Health::Blocked(reason) => {
                     reasons.push(format!("the store cannot write its log {idx}: {reason}"));
@@ -381,8 +382,8 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
     pub fn write_out(&self) -> Result<()> {
-        for log in &self.store.logs {
-            log.wal().write_out()?;
+        for shared_log in &self.store.logs {
+            shared_log.log().write_out()?;
         }
         Ok(())
     }
@@ -392,9 +393,10 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
     pub fn sync(&self) -> Result<()> {
-        for log in &self.store.logs {
-            log.wal().commit(log.wal().end())?;
-            log.wal().sync()?;
+        for shared_log in &self.store.logs {
+            let log = shared_log.log();
+            log.commit(log.end())?;
+            log.sync()?;
         }
         Ok(())
     }

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
-use crate::shard::{Shard, ShardLog};
+use crate::shard::{Shard, SharedLog};
 use crate::store::Store;
-use crate::wal::{Epoch, Reserve, Wal, WalOptions};
+use crate::wal::{Epoch, Log, LogOptions, Reserve};
 
 impl Db {
     /// Opens a data directory and replays its WAL. Creates the directory if it does not exist.
@@ -25,9 +25,10 @@ impl Db {
     /// soon as the WAL's series are known. Appends are then accepted and acknowledged as usual, and
     /// become visible when the WAL is replayed. Reads of a range for which the WAL may have samples
     /// wait for the replay until their deadline ([`Error::Replaying`]), or return partial results
-    /// ([`ReadOptions::takes_partial`](varve_context::ReadOptions::takes_partial)). Flushes, deletions, snapshots and
-    /// [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
-    /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
+    /// ([`ReadOptions::takes_partial`](varve_context::ReadOptions::takes_partial)). Flushes,
+    /// deletions, snapshots and [`Db::compact_fully`] wait. If the replay fails, all these
+    /// operations fail with [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and
+    /// [`Db::replay_status`].
     ///
     /// # Errors
     /// [`Error::Options`], [`Error::Locked`] if another process has the directory open,
@@ -133,24 +134,24 @@ fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
     }
 }
 
-fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<ShardLog>]>> {
+fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<SharedLog>]>> {
     let mut logs = Vec::with_capacity(epoch.logs);
     for number in 0..epoch.logs {
-        let wal = Wal::open(WalOptions {
+        let log = Log::open(LogOptions {
             number,
             dir: epoch.log_dir(wal_dir, number),
             fs: Arc::clone(&options.fs),
             sync: options.wal_sync,
             segment_size_bytes: options.wal_segment_size_bytes,
         })?;
-        logs.push(ShardLog::new(wal));
+        logs.push(SharedLog::new(log));
     }
     Ok(logs.into())
 }
 
 fn make_shards(
     wal_dir: &Path,
-    logs: &[Arc<ShardLog>],
+    logs: &[Arc<SharedLog>],
     options: &Options,
     counts: &GroupCounts,
 ) -> Result<Box<[Shard]>> {

@@ -179,7 +179,7 @@ impl Stats {
         stats.wal_pending_bytes = store
             .logs
             .iter()
-            .map(|log| log.wal().pending_size() as u64)
+            .map(|shared_log| shared_log.log().pending_size() as u64)
             .sum();
         for stored in store.blocks.list().iter() {
             let meta = stored.meta();

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use varve_collections::BlockChains;
+use varve_collections::SlabChains;
 use varve_context::{Charge, Limit};
 use varve_model::{Sample, SampleColumns, TimeRange, start_timestamps};
 
@@ -350,7 +350,7 @@ impl HeadCopies {
     }
 
     /// Copies a chunk if it overlaps `range` and is not entirely hidden.
-    pub(super) fn push_chunk(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) {
+    pub(super) fn push_chunk(&mut self, slabs: &SlabChains, chunk: &Chunk, range: TimeRange) {
         let Some(chunk_range) = chunk.range() else {
             return;
         };
@@ -364,12 +364,12 @@ impl HeadCopies {
             }
         }
         let Some(newest) = chunk.newest() else { return };
-        if hidden_idxs.is_empty() && self.push_last(blocks, chunk, range) {
+        if hidden_idxs.is_empty() && self.push_last(slabs, chunk, range) {
             return;
         }
         let bytes_at = self.bytes.len();
         // Fits 32 bits: a chunk has at most 255 samples.
-        let n_bytes = chunk.copy_to(blocks, &mut self.bytes) as u32;
+        let n_bytes = chunk.copy_to(slabs, &mut self.bytes) as u32;
         self.runs.push(SampleRun::Chunk {
             bytes_at,
             n_bytes,
@@ -380,7 +380,7 @@ impl HeadCopies {
 
     /// Decodes the last samples of a chunk if only few of its samples are requested and none of
     /// these is hidden.
-    fn push_last(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) -> bool {
+    fn push_last(&mut self, slabs: &SlabChains, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
         match chunk
             .last()
@@ -390,7 +390,7 @@ impl HeadCopies {
             // Copies a damaged chunk, so that its reader reports the damage.
             None if chunk.has_short_tail(range.start_ms)
                 && chunk
-                    .read_tail(blocks, range.start_ms, &mut self.tail)
+                    .read_tail(slabs, range.start_ms, &mut self.tail)
                     .is_ok() =>
             {
                 self.samples.extend(

@@ -24,12 +24,13 @@ use crate::wal::{HEADER_SIZE, SegmentKind, quarantine};
 pub(super) struct LogReplay {
     dir: PathBuf,
     /// The shard of all series of the log, if there are as many shards as logs.
-    pub(super) home: Option<usize>,
+    pub(super) only_shard: Option<usize>,
     /// Number of the checkpoint to load, if any.
     pub(super) checkpoint: Option<u64>,
-    /// Numbers of the live segments, ascending.
-    pub(super) series: Vec<u64>,
-    pub(super) samples: Vec<u64>,
+    /// Numbers of the live segments of series, ascending.
+    pub(super) series_segments: Vec<u64>,
+    /// Numbers of the live segments of samples, ascending.
+    pub(super) samples_segments: Vec<u64>,
     /// A number above those of all samples segments that ever existed.
     pub(super) next_samples: u64,
     /// Locations of the series that the log defines.
@@ -37,7 +38,7 @@ pub(super) struct LogReplay {
     pub(super) next_ref: u64,
     pub(super) stats: ReplayStats,
     /// Files with a torn tail, and the offset of the tail.
-    torn: Vec<(PathBuf, u64)>,
+    torn_tails: Vec<(PathBuf, u64)>,
     /// Number of damaged ranges.
     n_damaged: usize,
 }
@@ -49,7 +50,7 @@ impl LogReplay {
     /// Lists the files of a log and chooses its checkpoint.
     pub(super) fn open(
         dir: PathBuf,
-        home: Option<usize>,
+        only_shard: Option<usize>,
         context: &ReplayContext<'_>,
     ) -> Result<Self> {
         // The directory is missing if the process ended after it created only the directory of the
@@ -58,23 +59,28 @@ impl LogReplay {
         let checkpoints = SegmentKind::Checkpoint.numbers(&names);
         let mut log = Self {
             dir,
-            home,
+            only_shard,
             checkpoint: None,
-            series: SegmentKind::Series.numbers(&names),
-            samples: SegmentKind::Samples.numbers(&names),
+            series_segments: SegmentKind::Series.numbers(&names),
+            samples_segments: SegmentKind::Samples.numbers(&names),
             next_samples: 0,
             locations: SeriesLocations::default(),
             next_ref: 0,
             stats: ReplayStats::default(),
-            torn: Vec::new(),
+            torn_tails: Vec::new(),
             n_damaged: 0,
         };
-        let last = log.samples.last().map_or(0, |last| last.saturating_add(1));
+        let last = log
+            .samples_segments
+            .last()
+            .map_or(0, |last| last.saturating_add(1));
         log.next_samples = checkpoints.last().map_or(last, |&newest| last.max(newest));
-        let chosen = log.choose_checkpoint(&checkpoints, context)?;
-        log.series.retain(|&number| number >= chosen);
-        log.samples.retain(|&number| number >= chosen);
-        log.announce(context)?;
+        let first_live_segment = log.choose_checkpoint(&checkpoints, context)?;
+        log.series_segments
+            .retain(|&number| number >= first_live_segment);
+        log.samples_segments
+            .retain(|&number| number >= first_live_segment);
+        log.add_to_progress_total(context)?;
         Ok(log)
     }
 
@@ -97,7 +103,7 @@ impl LogReplay {
             self.stats.n_damaged_checkpoints += 1;
             let state = damage.state();
             for range in damage.ranges {
-                self.damaged(&path, range, context)?;
+                self.quarantine_damage(&path, range, context)?;
             }
             Ok(state)
         })?;
@@ -105,11 +111,12 @@ impl LogReplay {
         Ok(start.first_segment)
     }
 
-    fn announce(&self, context: &ReplayContext<'_>) -> Result<()> {
+    /// Adds the files to read to the total of the progress.
+    fn add_to_progress_total(&self, context: &ReplayContext<'_>) -> Result<()> {
         let kinds = [
             (SegmentKind::Checkpoint, self.checkpoint.as_slice()),
-            (SegmentKind::Series, &self.series),
-            (SegmentKind::Samples, &self.samples),
+            (SegmentKind::Series, &self.series_segments),
+            (SegmentKind::Samples, &self.samples_segments),
         ];
         for (kind, numbers) in kinds {
             for &number in numbers {
@@ -124,27 +131,28 @@ impl LogReplay {
     /// Returns the paths of the live segments.
     pub(super) fn segments(&self) -> impl Iterator<Item = PathBuf> {
         let series = self
-            .series
+            .series_segments
             .iter()
             .map(|&number| self.path(SegmentKind::Series, number));
         series.chain(
-            self.samples
+            self.samples_segments
                 .iter()
                 .map(|&number| self.path(SegmentKind::Samples, number)),
         )
     }
 
-    /// Cuts off the torn tails.
-    pub(super) fn cut_torn_tails(&self, fs: &dyn Fs) -> Result<()> {
-        for (path, size) in &self.torn {
-            fs.truncate(path, *size).map_err(Error::io("cut", path))?;
+    /// Truncates the files with torn tails.
+    pub(super) fn truncate_torn_tails(&self, fs: &dyn Fs) -> Result<()> {
+        for (path, size) in &self.torn_tails {
+            fs.truncate(path, *size)
+                .map_err(Error::io("truncate", path))?;
         }
         Ok(())
     }
 
     /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not
     /// decode. A closed segment was completely written, so it has no torn tail.
-    pub(super) fn segment(
+    pub(super) fn replay_segment(
         &mut self,
         kind: SegmentKind,
         number: u64,
@@ -163,7 +171,7 @@ impl LogReplay {
             }
             Opened::Damaged(size) => {
                 fail_on_damage(context, &path, 0, "no valid header")?;
-                self.damaged(&path, 0..size, context)?;
+                self.quarantine_damage(&path, 0..size, context)?;
                 self.count_read(size, context);
             }
             Opened::Valid(mut reader) => {
@@ -180,10 +188,10 @@ impl LogReplay {
                             // record.
                             each(self, &frame)?.ok_or_else(|| frame.unknown_record(&path))?;
                         }
-                        Item::Torn(range) if !is_closed => self.torn(&path, range),
+                        Item::Torn(range) if !is_closed => self.note_torn_tail(&path, range),
                         Item::Damaged(range) | Item::Torn(range) => {
                             fail_on_damage(context, &path, range.start, "no valid frame")?;
-                            self.damaged(&path, range, context)?;
+                            self.quarantine_damage(&path, range, context)?;
                         }
                     }
                 }
@@ -206,14 +214,14 @@ impl LogReplay {
         series: impl FnOnce() -> Option<Labels>,
     ) {
         match context.exemplars.restore(id, exemplar, series) {
-            Restored::Done => self.stats.n_exemplars += 1,
-            Restored::UnknownSeries => self.stats.n_unknown_samples += 1,
-            Restored::Passed => {}
+            Restored::Added => self.stats.n_exemplars += 1,
+            Restored::UnknownSeries => self.stats.n_unknown_exemplars += 1,
+            Restored::Skipped => {}
         }
     }
 
-    /// Records a torn tail, which is cut off at the end of the replay.
-    fn torn(&mut self, path: &Path, range: Range<u64>) {
+    /// Notes a torn tail, which is truncated at the end of the replay.
+    fn note_torn_tail(&mut self, path: &Path, range: Range<u64>) {
         tracing::info!(
             ?path,
             offset = range.start,
@@ -221,10 +229,11 @@ impl LogReplay {
             "a WAL segment has a torn tail"
         );
         self.stats.torn_bytes += range.end - range.start;
-        self.torn.push((path.to_owned(), range.start));
+        self.torn_tails.push((path.to_owned(), range.start));
     }
 
-    fn damaged(
+    /// Counts and logs damaged bytes, and copies them to the quarantine.
+    fn quarantine_damage(
         &mut self,
         path: &Path,
         range: Range<u64>,

@@ -4,9 +4,9 @@ use varve_model::Labels;
 use varve_model::metadata::Metadata;
 
 use super::context::ReplayContext;
-use super::definitions::{CheckpointLoader, SegmentLoader};
 use super::locations::SeriesLocation;
 use super::log::{LogReplay, file_size};
+use super::series_loader::{CheckpointLoader, SegmentLoader};
 use crate::batch::SeriesRef;
 use crate::error::Result;
 use crate::shard::shard_of;
@@ -16,7 +16,7 @@ use crate::wal::{Decompressor, SegmentKind, is_closed};
 
 impl LogReplay {
     /// Loads the checkpoint, then the series segments.
-    pub(super) fn definitions(&mut self, context: &ReplayContext<'_>) -> Result<()> {
+    pub(super) fn load_definitions(&mut self, context: &ReplayContext<'_>) -> Result<()> {
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = file_size(context.fs, &path)?;
@@ -29,10 +29,10 @@ impl LogReplay {
         }
         let mut loader = SegmentLoader::default();
         let mut decompressor = Decompressor::default();
-        let numbers = std::mem::take(&mut self.series);
+        let numbers = std::mem::take(&mut self.series_segments);
         for &number in &numbers {
             let is_closed = is_closed(&numbers, number);
-            self.segment(
+            self.replay_segment(
                 SegmentKind::Series,
                 number,
                 is_closed,
@@ -68,7 +68,7 @@ impl LogReplay {
     ) -> Result<()> {
         match entry {
             Entry::Series(series) => {
-                let (shard, labels) = self.shard(|| series.labels(), context);
+                let (shard, labels) = self.shard_of_series(|| series.labels(), context);
                 let mut head = context.shards[shard].head_mut();
                 let slot = match labels {
                     None => loader.load(&mut head, series)?,
@@ -78,7 +78,7 @@ impl LogReplay {
                     head.set_last(slot, series.last_ms);
                 }
                 drop(head);
-                self.defined(
+                self.add_location(
                     series.series,
                     SeriesLocation {
                         shard: shard as u16,
@@ -120,14 +120,14 @@ impl LogReplay {
         loader: &mut SegmentLoader,
         context: &ReplayContext<'_>,
     ) -> Result<()> {
-        let (shard, set) = self.shard(|| record::to_labels(labels), context);
+        let (shard, set) = self.shard_of_series(|| record::to_labels(labels), context);
         let mut head = context.shards[shard].head_mut();
         let slot = match set {
             None => loader.load(&mut head, series, labels)?,
             Some(set) => head.load_labels(&set, series)?,
         };
         drop(head);
-        self.defined(
+        self.add_location(
             series,
             SeriesLocation {
                 shard: shard as u16,
@@ -138,13 +138,13 @@ impl LogReplay {
     }
 
     /// Returns the shard of a series, and its labels if they had to be decoded to find it.
-    fn shard(
+    fn shard_of_series(
         &self,
         labels: impl FnOnce() -> Labels,
         context: &ReplayContext<'_>,
     ) -> (usize, Option<Labels>) {
-        match self.home {
-            Some(home) => (home, None),
+        match self.only_shard {
+            Some(only_shard) => (only_shard, None),
             None => {
                 let labels = labels();
                 (shard_of(&labels, context.shards.len()), Some(labels))
@@ -152,7 +152,7 @@ impl LogReplay {
         }
     }
 
-    fn defined(&mut self, series: SeriesRef, location: SeriesLocation) {
+    fn add_location(&mut self, series: SeriesRef, location: SeriesLocation) {
         self.reserve_ref(series);
         self.locations.push(series, location);
     }

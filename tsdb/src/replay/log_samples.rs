@@ -32,27 +32,31 @@ struct Scratch<'a> {
 
 impl LogReplay {
     /// Replays the samples segments. `earlier` contains the series of earlier epochs.
-    pub(super) fn samples(
+    pub(super) fn replay_samples(
         &mut self,
         context: &ReplayContext<'_>,
         earlier: &SeriesLocations,
     ) -> Result<()> {
         // A series that an earlier epoch defined may be in any shard.
-        let home = if earlier.len() == 0 { self.home } else { None };
+        let only_shard = if earlier.len() == 0 {
+            self.only_shard
+        } else {
+            None
+        };
         let mut decompressor = Decompressor::default();
         let mut scratch = Scratch {
             context,
             earlier,
             column: SampleColumn::default(),
             hints: Default::default(),
-            bins: SampleBins::new(context.shards, home, context.sample_bins_bytes),
+            bins: SampleBins::new(context.shards, only_shard, context.sample_bins_bytes),
             start_timestamps: RecordStartTimestamps::default(),
         };
-        let numbers = std::mem::take(&mut self.samples);
+        let numbers = std::mem::take(&mut self.samples_segments);
         for &number in &numbers {
-            let n_unknown_samples = self.stats.n_unknown_samples;
+            let n_unknown = self.n_unknown();
             let is_closed = is_closed(&numbers, number);
-            self.segment(
+            self.replay_segment(
                 SegmentKind::Samples,
                 number,
                 is_closed,
@@ -64,8 +68,9 @@ impl LogReplay {
                     }))
                 },
             )?;
-            // The next flush removes the log; samples without a series must not be lost with it.
-            if self.stats.n_unknown_samples > n_unknown_samples {
+            // The next flush removes the segment; samples and exemplars without a series must not
+            // be lost with it.
+            if self.n_unknown() > n_unknown {
                 quarantine::link_file(
                     context.fs,
                     context.quarantine,
@@ -75,6 +80,10 @@ impl LogReplay {
         }
         scratch.bins.drain(&mut self.stats);
         Ok(())
+    }
+
+    fn n_unknown(&self) -> u64 {
+        self.stats.n_unknown_samples + self.stats.n_unknown_exemplars
     }
 
     /// Applies a record of a samples segment. Returns `None` if it does not decode.

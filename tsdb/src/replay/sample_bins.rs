@@ -54,12 +54,12 @@ struct Sorted {
 }
 
 impl<'a> SampleBins<'a> {
-    /// Creates empty bins for the current series of all shards, or only of shard `home`. The bins
-    /// use at most `bytes` of memory.
-    pub(super) fn new(shards: &'a [Shard], home: Option<usize>, bytes: usize) -> Self {
+    /// Creates empty bins for the current series of all shards, or only of shard `only_shard`. The
+    /// bins use at most `bytes` of memory.
+    pub(super) fn new(shards: &'a [Shard], only_shard: Option<usize>, bytes: usize) -> Self {
         let mut n_slots = vec![0; shards.len()];
         for (idx, shard) in shards.iter().enumerate() {
-            if home.is_none_or(|home| home == idx) {
+            if only_shard.is_none_or(|only_shard| only_shard == idx) {
                 n_slots[idx] = shard.head().len();
             }
         }
@@ -216,7 +216,7 @@ mod tests {
     use crate::head::{AnySample, HeadCopies};
     use crate::isolation::ReadView;
     use crate::options::WalSync;
-    use crate::wal::{Wal, WalOptions};
+    use crate::wal::{Log, LogOptions};
     use varve_model::{Labels, SampleColumns, TimeRange};
 
     const N_SERIES: u32 = 1200;
@@ -225,7 +225,7 @@ mod tests {
         let shard = |idx: u16| {
             let dir = dir.join(idx.to_string());
             let fs = Arc::new(RealFs);
-            let options = WalOptions {
+            let options = LogOptions {
                 number: 0,
                 dir,
                 fs,
@@ -235,7 +235,7 @@ mod tests {
             let shard = Shard::new(
                 idx,
                 1,
-                crate::shard::ShardLog::new(Wal::open(options).unwrap()),
+                crate::shard::SharedLog::new(Log::open(options).unwrap()),
                 usize::MAX,
             );
             for i in 0..u64::from(N_SERIES) {
@@ -341,8 +341,8 @@ mod tests {
     fn the_number_and_the_size_of_bins_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let shards = shards(dir.path());
-        let bins_of = |home| {
-            SampleBins::new(&shards, home, 1 << 30)
+        let bins_of = |only_shard| {
+            SampleBins::new(&shards, only_shard, 1 << 30)
                 .bins
                 .iter()
                 .map(Vec::len)

@@ -15,10 +15,12 @@ pub struct ReplayStats {
     pub n_repeated: u64,
     /// Samples dropped because an earlier one has another value for the same timestamp.
     pub n_conflicting: u64,
-    /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in
-    /// a power cut.
+    /// Samples whose series is not defined: its definition is damaged, or was lost in a power cut.
     pub n_unknown_samples: u64,
-    /// Bytes cut off the ends of segments: writes that were incomplete when the process ended.
+    /// Exemplars whose series is not defined.
+    pub n_unknown_exemplars: u64,
+    /// Bytes truncated from the ends of segments: writes that were incomplete when the process
+    /// ended.
     pub torn_bytes: u64,
     /// Bytes inside files that belong to no valid record. They were copied to the quarantine.
     pub damaged_bytes: u64,
@@ -61,6 +63,7 @@ impl ReplayStats {
             + self.n_missing_frames
             + self.n_damaged_checkpoints
             + self.n_unknown_samples
+            + self.n_unknown_exemplars
             > 0
     }
 
@@ -71,6 +74,7 @@ impl ReplayStats {
         self.n_repeated += other.n_repeated;
         self.n_conflicting += other.n_conflicting;
         self.n_unknown_samples += other.n_unknown_samples;
+        self.n_unknown_exemplars += other.n_unknown_exemplars;
         self.torn_bytes += other.torn_bytes;
         self.damaged_bytes += other.damaged_bytes;
         self.n_missing_frames += other.n_missing_frames;

@@ -11,24 +11,24 @@ use varve_env::Fs;
 use varve_env::damage::DamageReport;
 use varve_env::testing::{Fault, MemFs, PowerCut};
 use varve_model::metadata::{Families, Metadata};
-use varve_model::{Labels, Sample};
+use varve_model::{Exemplar, Labels, Sample};
 
 use super::ReplayStats;
 use super::context::ReplayContext;
 use super::progress::{ReplayProgress, count};
-use super::wal::Replay;
+use super::replay::Replay;
 use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
 use crate::options::{WalOnCorruption, WalSync};
 use crate::shard::exemplars::Exemplars;
-use crate::shard::{Shard, ShardLog};
+use crate::shard::{Shard, SharedLog};
 use crate::store::family_table::FamilyTable;
 use crate::wal::checkpoint::tests::add_head;
 use crate::wal::frame::{begin_frame, file_header, finish_frame};
 use crate::wal::inspect;
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::{
-    CheckpointPosition, Epoch, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before,
+    CheckpointPosition, Epoch, Log, LogOptions, SampleColumn, SegmentKind, remove_epochs_before,
 };
 
 const ROOT: &str = "/wal";
@@ -44,8 +44,8 @@ struct Replayed {
 fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
     let shards: Vec<Shard> = (0..2_u16)
         .map(|idx| {
-            let wal = open_wal(&MemFs::new(), Path::new("/new"));
-            Shard::new(idx, 1, ShardLog::new(wal), usize::MAX)
+            let log = open_log(&MemFs::new(), Path::new("/new"));
+            Shard::new(idx, 1, SharedLog::new(log), usize::MAX)
         })
         .collect();
     let names = fs.list(Path::new(ROOT)).unwrap();
@@ -58,7 +58,7 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
     let context = ReplayContext {
         shards: &shards,
         metadata: &metadata,
-        exemplars: &Exemplars::new(0, 0),
+        exemplars: &Exemplars::new(8, 1 << 20),
         quarantine: Path::new("/quarantine"),
         fs,
         on_corruption,
@@ -68,7 +68,8 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
         stop: &AtomicBool::new(false),
         large_frames: LargeFrameLock::default(),
     };
-    let result = Replay::definitions(Path::new(ROOT), &epochs, &context).and_then(Replay::samples);
+    let result = Replay::load_definitions(Path::new(ROOT), &epochs, &context)
+        .and_then(Replay::replay_samples);
     Replayed {
         result,
         progress,
@@ -80,20 +81,20 @@ fn stats(fs: &MemFs) -> (ReplayStats, u64) {
     replay(fs, WalOnCorruption::Quarantine).result.unwrap()
 }
 
-fn open_wal(fs: &MemFs, dir: &Path) -> Wal {
-    open_wal_with(fs, dir, 1 << 20)
+fn open_log(fs: &MemFs, dir: &Path) -> Log {
+    open_log_with(fs, dir, 1 << 20)
 }
 
-fn open_wal_with(fs: &MemFs, dir: &Path, segment_size_bytes: u64) -> Wal {
+fn open_log_with(fs: &MemFs, dir: &Path, segment_size_bytes: u64) -> Log {
     let fs = Arc::new(fs.clone());
-    let options = WalOptions {
+    let options = LogOptions {
         number: 0,
         dir: dir.to_owned(),
         fs,
         sync: WalSync::Never,
         segment_size_bytes,
     };
-    Wal::open(options).unwrap()
+    Log::open(options).unwrap()
 }
 
 fn log_dir() -> PathBuf {
@@ -106,13 +107,13 @@ fn labels(i: u64) -> Labels {
 
 /// Defines series and appends a sample to each as one request.
 fn try_append(
-    wal: &Wal,
+    log: &Log,
     new: impl IntoIterator<Item = u64>,
     all: impl IntoIterator<Item = u64>,
     timestamp_ms: i64,
 ) -> Result<()> {
     new.into_iter()
-        .for_each(|i| wal.append_series(SeriesRef(i), &labels(i)));
+        .for_each(|i| log.append_series(SeriesRef(i), &labels(i)));
     let mut column = SampleColumn::default();
     all.into_iter().for_each(|i| {
         column.push(
@@ -123,21 +124,21 @@ fn try_append(
             },
         )
     });
-    wal.append_samples(&column);
-    wal.commit(wal.end())
+    log.append_samples(&column);
+    log.commit(log.end())
 }
 
 fn append(
-    wal: &Wal,
+    log: &Log,
     new: impl IntoIterator<Item = u64>,
     all: impl IntoIterator<Item = u64>,
     timestamp_ms: i64,
 ) {
-    try_append(wal, new, all, timestamp_ms).unwrap();
+    try_append(log, new, all, timestamp_ms).unwrap();
 }
 
 fn checkpoint(
-    wal: &Wal,
+    log: &Log,
     position: CheckpointPosition,
     live: impl IntoIterator<Item = u64>,
     next_ref: u64,
@@ -148,7 +149,7 @@ fn checkpoint(
         help: "h".into(),
         ..Metadata::default()
     };
-    wal.checkpoint(
+    log.checkpoint(
         position,
         |writer| add_head(writer, &live),
         next_ref,
@@ -180,29 +181,29 @@ fn flip_bit(fs: &MemFs, path: &Path, at: usize) {
 
 /// Two rounds of append, rotation, append, checkpoint. Returns the number of acknowledged samples,
 /// and how many of them the checkpoints replace.
-fn two_rounds(wal: &Wal) -> (u64, u64) {
+fn two_rounds(log: &Log) -> (u64, u64) {
     let (mut acknowledged, mut superseded) = (0, 0);
     let mut run = || -> Result<()> {
         for round in 0..2_u64 {
             try_append(
-                wal,
+                log,
                 round * 10..round * 10 + 5,
                 0..round * 10 + 5,
                 round as i64 * 10,
             )?;
             acknowledged += round * 10 + 5;
-            let position = wal.rotate()?;
-            let before_cut = acknowledged;
+            let position = log.rotate()?;
+            let before_rotation = acknowledged;
             try_append(
-                wal,
+                log,
                 round * 10 + 5..round * 10 + 10,
                 0..round * 10 + 10,
                 round as i64 * 10 + 5,
             )?;
             acknowledged += round * 10 + 10;
             // From here on, blocks contain the samples before the rotation.
-            superseded = before_cut;
-            checkpoint(wal, position, 0..round * 10 + 10, 1000 + round)?;
+            superseded = before_rotation;
+            checkpoint(log, position, 0..round * 10 + 10, 1000 + round)?;
         }
         Ok(())
     };
@@ -213,10 +214,10 @@ fn two_rounds(wal: &Wal) -> (u64, u64) {
 /// A crash at any operation loses no acknowledged sample that is in no block, and none of its
 /// series.
 #[test]
-fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
+fn a_crash_at_any_step_of_a_rotation_leaves_the_old_state_or_the_new_one() {
     let fs = MemFs::new();
     let first = fs.n_operations();
-    assert_eq!(two_rounds(&open_wal(&fs, &log_dir())), (50, 30));
+    assert_eq!(two_rounds(&open_log(&fs, &log_dir())), (50, 30));
     let n_operations = fs.n_operations();
     assert!(n_operations - first > 20);
     let (found, next_ref) = stats(&fs);
@@ -236,7 +237,7 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     for operation in first + 3..n_operations {
         let fs = MemFs::new();
         fs.fail_at(operation, Fault::Dies);
-        let (acknowledged, superseded) = two_rounds(&open_wal(&fs, &log_dir()));
+        let (acknowledged, superseded) = two_rounds(&open_log(&fs, &log_dir()));
         let (found, next_ref) = stats(&fs.crash(PowerCut::KeepsAll));
         assert_eq!(
             (
@@ -262,15 +263,15 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
 /// the segment before.
 fn log_with_two_checkpoints(keep_older: bool) -> MemFs {
     let fs = MemFs::new();
-    let wal = open_wal(&fs, &log_dir());
-    append(&wal, 0..500, 0..500, 0);
-    let position = wal.rotate().unwrap();
-    checkpoint(&wal, position, 0..500, 5000).unwrap();
-    append(&wal, 500..1000, 0..1000, 10);
-    let position = wal.rotate().unwrap();
+    let log = open_log(&fs, &log_dir());
+    append(&log, 0..500, 0..500, 0);
+    let position = log.rotate().unwrap();
+    checkpoint(&log, position, 0..500, 5000).unwrap();
+    append(&log, 500..1000, 0..1000, 10);
+    let position = log.rotate().unwrap();
     let older = files(&fs, Path::new(ROOT));
-    append(&wal, 1000..1010, 0..1010, 20);
-    checkpoint(&wal, position, 0..1010, 6000).unwrap();
+    append(&log, 1000..1010, 0..1010, 20);
+    checkpoint(&log, position, 0..1010, 6000).unwrap();
     for (path, bytes) in older.into_iter().filter(|_| keep_older) {
         fs.create(&path)
             .and_then(|file| file.append(&bytes))
@@ -360,11 +361,11 @@ fn instead_of_a_damaged_checkpoint_the_previous_one_or_its_valid_frames_are_used
 #[test]
 fn damage_to_segments_fails_without_changes_or_is_copied_once() {
     let fs = MemFs::new();
-    let wal = open_wal(&fs, &log_dir());
-    append(&wal, 0..3, 0..3, 0);
-    (1..10).for_each(|t| append(&wal, [], 0..3, t));
-    wal.rotate().unwrap();
-    (10..12).for_each(|t| append(&wal, [], 0..3, t));
+    let log = open_log(&fs, &log_dir());
+    append(&log, 0..3, 0..3, 0);
+    (1..10).for_each(|t| append(&log, [], 0..3, t));
+    log.rotate().unwrap();
+    (10..12).for_each(|t| append(&log, [], 0..3, t));
     // One segment has damage inside, the other a torn tail.
     let names = fs.list(&log_dir()).unwrap();
     let [damaged, torn] = [&names[0], &names[1]].map(|name| log_dir().join(name));
@@ -387,7 +388,11 @@ fn damage_to_segments_fails_without_changes_or_is_copied_once() {
             (30, 1),
             "two frames of three samples are lost"
         );
-        assert_eq!(found.torn_bytes > 0, round == 0, "a torn tail is cut once");
+        assert_eq!(
+            found.torn_bytes > 0,
+            round == 0,
+            "a torn tail is truncated once"
+        );
         assert_eq!(
             files(&fs, Path::new("/quarantine")).len(),
             1,
@@ -400,8 +405,8 @@ fn damage_to_segments_fails_without_changes_or_is_copied_once() {
 #[test]
 fn a_segment_that_ends_inside_its_header_counts_as_read() {
     let fs = MemFs::new();
-    append(&open_wal(&fs, &log_dir()), [0], [0], 0);
-    append(&open_wal(&fs, &log_dir()), [], [0], 1);
+    append(&open_log(&fs, &log_dir()), [0], [0], 0);
+    append(&open_log(&fs, &log_dir()), [], [0], 1);
     let numbers = SegmentKind::Samples.numbers(&fs.list(&log_dir()).unwrap());
     let newest = SegmentKind::Samples.file_name(*numbers.last().unwrap());
     fs.truncate(&log_dir().join(newest), 5).unwrap();
@@ -414,15 +419,15 @@ fn a_segment_that_ends_inside_its_header_counts_as_read() {
 }
 
 /// Damage at the end of a full segment was taken for the incomplete write of a killed process, and
-/// cut.
+/// truncated.
 #[test]
 fn only_the_last_segment_of_a_process_can_have_a_torn_tail() {
     for (segment, is_torn) in [(0, false), (1, false), (2, true), (4, false), (5, true)] {
         let fs = MemFs::new();
         // Two processes write three segments each.
         for process in 0..2 {
-            let wal = open_wal_with(&fs, &log_dir(), 1);
-            (0..3).for_each(|t| append(&wal, [3 * process + t], [3 * process + t], t as i64));
+            let log = open_log_with(&fs, &log_dir(), 1);
+            (0..3).for_each(|t| append(&log, [3 * process + t], [3 * process + t], t as i64));
         }
         let numbers = SegmentKind::Samples.numbers(&fs.list(&log_dir()).unwrap());
         assert_eq!(numbers, [0, 1, 2, 4, 5, 6]);
@@ -461,13 +466,33 @@ fn only_the_last_segment_of_a_process_can_have_a_torn_tail() {
     }
 }
 
+/// Lost exemplars were counted as samples.
+#[test]
+fn exemplars_of_unknown_series_are_counted_apart_from_samples() {
+    let fs = MemFs::new();
+    let log = open_log(&fs, &log_dir());
+    append(&log, [0], [0, 1, 2], 0);
+    for id in [0, 1] {
+        let exemplar = Exemplar {
+            labels: Labels::from_pairs([("trace_id", "t")]).unwrap(),
+            value: 0.5,
+            timestamp_ms: 0,
+        };
+        log.append_exemplar(id, SeriesRef(id), &exemplar);
+    }
+    log.commit(log.end()).unwrap();
+    let (found, _) = stats(&fs);
+    assert_eq!((found.n_samples, found.n_unknown_samples), (1, 2));
+    assert_eq!((found.n_exemplars, found.n_unknown_exemplars), (1, 1));
+}
+
 /// The next flush removes the log, and with it samples whose series is unknown.
 #[test]
 fn segments_with_samples_of_lost_definitions_are_linked_into_the_quarantine() {
     let fs = MemFs::new();
-    let wal = open_wal(&fs, &log_dir());
-    append(&wal, [0], 0..=0, 0);
-    append(&wal, [1], 0..=1, 1);
+    let log = open_log(&fs, &log_dir());
+    append(&log, [0], 0..=0, 0);
+    append(&log, [1], 0..=1, 1);
     let series = log_dir().join(SegmentKind::Series.file_name(0));
     let samples = fs
         .read(&log_dir().join(SegmentKind::Samples.file_name(0)), u64::MAX)
@@ -487,8 +512,8 @@ fn segments_with_samples_of_lost_definitions_are_linked_into_the_quarantine() {
 #[test]
 fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
     let whole = MemFs::new();
-    let wal = open_wal(&whole, &log_dir());
-    (0..4).for_each(|i| append(&wal, [i], 0..=i, i as i64));
+    let log = open_log(&whole, &log_dir());
+    (0..4).for_each(|i| append(&log, [i], 0..=i, i as i64));
     for (path, good) in files(&whole, Path::new(ROOT)) {
         // Tests of frames flip every bit; here one bit of each byte is enough.
         let flipped = (0..good.len()).map(|at| {
@@ -539,11 +564,11 @@ fn unknown_records_in_valid_frames_are_errors() {
 #[test]
 fn the_logs_of_an_earlier_epoch_are_read_until_they_are_removed() {
     let fs = MemFs::new();
-    let old = open_wal(&fs, &log_dir());
+    let old = open_log(&fs, &log_dir());
     append(&old, 0..10, 0..10, 0);
     let current = Epoch { number: 1, logs: 2 };
     let new: Vec<_> = (0..2)
-        .map(|log| open_wal(&fs, &current.log_dir(Path::new(ROOT), log)))
+        .map(|log| open_log(&fs, &current.log_dir(Path::new(ROOT), log)))
         .collect();
     append(&new[0], [], 0..5, 1);
     append(&new[1], [20], [20, 5, 6], 1);
@@ -557,9 +582,9 @@ fn the_logs_of_an_earlier_epoch_are_read_until_they_are_removed() {
         ),
         (11, 18, 0, 21)
     );
-    for (wal, live) in new.iter().zip([0..5, 5..11]) {
-        let position = wal.rotate().unwrap();
-        checkpoint(wal, position, live, 21).unwrap();
+    for (log, live) in new.iter().zip([0..5, 5..11]) {
+        let position = log.rotate().unwrap();
+        checkpoint(log, position, live, 21).unwrap();
     }
     remove_epochs_before(&fs, Path::new(ROOT), current).unwrap();
     append(&new[0], [], 0..3, 2);

@@ -1,5 +1,5 @@
-//! Cutting a log, which is the WAL of some shards: freezing their heads, and writing the checkpoint
-//! that replaces the segments before the rotation.
+//! Rotating a log: freezing the heads of its shards, and writing the checkpoint that replaces the
+//! segments before the rotation.
 //!
 //! Used by `flush`.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use varve_model::metadata::Metadata;
 
-use super::log::ShardLog;
+use super::log::SharedLog;
 use super::shard::Shard;
 use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::Result;
@@ -17,18 +17,18 @@ use crate::wal::checkpoint::CheckpointWriter;
 /// Number of series read per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;
 
-impl ShardLog {
-    /// Cuts the log and freezes the heads of its shards at the same point. The caller ensures that
-    /// no append is running. Does nothing if a head is already frozen: the earlier position stays
-    /// valid.
+impl SharedLog {
+    /// Rotates the log and freezes the heads of its shards at the same point. The caller ensures
+    /// that no append is running. Does nothing if a head is already frozen: the earlier position
+    /// stays valid.
     ///
     /// # Errors
-    /// The errors of [`Wal::rotate`](crate::wal::Wal::rotate). Nothing has changed then.
+    /// The errors of [`Log::rotate`](crate::wal::Log::rotate). Nothing has changed then.
     pub(crate) fn freeze<'a>(&self, shards: impl Iterator<Item = &'a Shard> + Clone) -> Result<()> {
         if shards.clone().any(|shard| shard.head().frozen().is_some()) {
             return Ok(());
         }
-        *self.checkpoint_position.lock() = Some(self.wal().rotate()?);
+        *self.checkpoint_position.lock() = Some(self.log().rotate()?);
         for shard in shards {
             shard.head_mut().freeze();
         }
@@ -42,7 +42,7 @@ impl ShardLog {
     /// flushes, so no series is evicted meanwhile ([`Shard::evict`]).
     ///
     /// # Errors
-    /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then,
+    /// The errors of [`Log::checkpoint`](crate::wal::Log::checkpoint). The log is unchanged then,
     /// and the next call retries.
     pub(crate) fn checkpoint<'a>(
         &self,
@@ -63,7 +63,7 @@ impl ShardLog {
                 writer.end_head()
             })
         };
-        self.wal()
+        self.log()
             .checkpoint(position, add_series, next_ref, families, exemplars)?;
         *self.checkpoint_position.lock() = None;
         Ok(())

@@ -1,6 +1,6 @@
-//! A log: a WAL that several shards share, and the requests that append to it.
+//! A log that several shards share, and the requests that append to it.
 //!
-//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A
+//! Used by `shard` and `db` (appending, committing), `flush` (rotating) and `shard::exemplars`. A
 //! request writes its new floats as one record to each log of its series, for any number of shards,
 //! and histograms and start timestamps as further records; many samples become several. With a
 //! record per shard, records would be smaller and compress worse, because a sample is encoded
@@ -18,7 +18,7 @@
 //! 2. The definition of a series is in the log before other threads see the series.
 //!
 //! Lock order: the batch, then a shard's head, then the refs, the checkpoint position and the locks
-//! of the WAL.
+//! of [`Log`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use varve_model::Sample;
 
 use crate::batch::SeriesRef;
 use crate::wal::{
-    CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps,
-    Wal,
+    CheckpointPosition, Log, LoggedHistogram, Position, SampleColumn, StartTimestamp,
+    StartTimestamps,
 };
 
 /// Number of series refs that a log reserves at a time. Senders write series in the order in which
@@ -39,10 +39,10 @@ const RESERVED_REFS: u64 = 1024;
 /// A batch that had more samples than this is freed after the append.
 const RETAINED_SAMPLES_MAX: usize = 1 << 16;
 
-/// A log that some of the shards share.
+/// A log, and what the shards that share it need to append to it.
 #[derive(Debug)]
-pub(crate) struct ShardLog {
-    wal: Wal,
+pub(crate) struct SharedLog {
+    log: Log,
     /// Locked from the first shard that a request changes until its record is in the log.
     batch: Mutex<LogBatch>,
     /// Reserved refs for new series.
@@ -77,24 +77,24 @@ struct Sorted {
 /// A request that appends to a log.
 #[derive(Debug)]
 pub(crate) struct LogAppend<'a> {
-    wal: &'a Wal,
+    log: &'a Log,
     batch: MutexGuard<'a, LogBatch>,
 }
 
-impl ShardLog {
-    /// Creates the log of a WAL, for several shards.
-    pub(crate) fn new(wal: Wal) -> Arc<Self> {
+impl SharedLog {
+    /// Shares a log among several shards.
+    pub(crate) fn new(log: Log) -> Arc<Self> {
         Arc::new(Self {
-            wal,
+            log,
             batch: Mutex::default(),
             refs: Mutex::default(),
             checkpoint_position: Mutex::default(),
         })
     }
 
-    /// Returns the WAL.
-    pub(crate) fn wal(&self) -> &Wal {
-        &self.wal
+    /// Returns the log.
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 
     /// Begins to append the samples of a request. Other requests wait until the returned value is
@@ -104,7 +104,7 @@ impl ShardLog {
         // After a panic, the batch may have samples that were not logged.
         batch.clear();
         LogAppend {
-            wal: &self.wal,
+            log: &self.log,
             batch,
         }
     }
@@ -155,10 +155,10 @@ impl LogAppend<'_> {
             ..
         } = batch;
         if !floats.is_empty() {
-            self.wal.append_samples(floats);
+            self.log.append_samples(floats);
         }
         if !histograms.is_empty() {
-            self.wal
+            self.log
                 .append_histograms(histograms, histogram_start_timestamps);
         }
         let n_retained = floats
@@ -170,7 +170,7 @@ impl LogAppend<'_> {
         if n_retained > RETAINED_SAMPLES_MAX {
             *batch = LogBatch::default();
         }
-        self.wal.end()
+        self.log.end()
     }
 }
 

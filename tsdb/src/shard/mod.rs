@@ -1,8 +1,8 @@
 //! A shard: one head behind one lock. The hash of a label set selects the shard. Several shards
-//! share a log ([`ShardLog`]).
+//! share a log ([`SharedLog`]).
 //!
-//! Lock order: exemplar ring, log batch, head, sample buffer, WAL. A commit takes only the WAL
-//! lock. `last_order` is locked before the head, and never together with any other lock.
+//! Lock order: exemplar ring, log batch, head, sample buffer, log. A commit takes only the locks of
+//! the log. `last_order` is locked before the head, and never together with any other lock.
 //!
 //! After creating a series, a thread passes the head lock to the longest waiter (`unlock_fair`). So
 //! a request that creates thousands of series does not starve appends to known ones.
@@ -20,6 +20,6 @@ mod sample_buffer;
 
 pub(crate) use append::{AppendContext, ShardAppend};
 pub(crate) use evict::EvictionLimits;
-pub(crate) use log::ShardLog;
+pub(crate) use log::SharedLog;
 pub(crate) use sample_buffer::BUFFERED_SAMPLE_SIZE;
 pub(crate) use shard::{Shard, shard_of};

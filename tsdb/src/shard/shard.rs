@@ -7,13 +7,13 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use varve_model::Labels;
 use varve_model::labels::METRIC_NAME;
 
-use super::log::ShardLog;
+use super::log::SharedLog;
 use super::sample_buffer::SampleBuffer;
 use crate::batch::SeriesHandle;
 use crate::error::{Error, Result};
 use crate::head::{BudgetGroup, GroupCounts, Head, NewSeries, SeriesOrder, SlotRef};
 use crate::isolation::changes::name_group_of;
-use crate::wal::{Wal, log_of};
+use crate::wal::{Log, log_of};
 
 /// Returns the shard of a label set.
 ///
@@ -28,7 +28,7 @@ pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
 /// rejected before samples.
 const KNOWN_SERIES_PART: usize = 16;
 
-/// Maximum size of a shard's head in bytes: half of what the block numbers of its chunks can
+/// Maximum size of a shard's head in bytes: half of what the slab numbers of its chunks can
 /// address.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
@@ -37,7 +37,7 @@ const HEAD_SIZE_MAX: usize = 64 << 30;
 pub(crate) struct Shard {
     pub(super) idx: u16,
     pub(super) head: RwLock<Head>,
-    pub(super) log: Arc<ShardLog>,
+    shared_log: Arc<SharedLog>,
     /// Samples accepted during replay. They are logged already and join the head when replay ends.
     pub(crate) buffer: Mutex<SampleBuffer>,
     /// The latest shared label order, freed with its last reader. Locked while an order is built,
@@ -53,11 +53,16 @@ pub(crate) struct Shard {
 impl Shard {
     /// Creates an empty shard. Its head accepts samples up to `head_size_max` bytes, and new series
     /// up to 15/16 of it.
-    pub(crate) fn new(idx: u16, seed: u64, log: Arc<ShardLog>, head_size_max: usize) -> Self {
+    pub(crate) fn new(
+        idx: u16,
+        seed: u64,
+        shared_log: Arc<SharedLog>,
+        head_size_max: usize,
+    ) -> Self {
         Self {
             idx,
             head: RwLock::new(Head::new(seed)),
-            log,
+            shared_log,
             buffer: Mutex::default(),
             last_order: Mutex::default(),
             n_unranked_sorted: AtomicUsize::new(0),
@@ -74,8 +79,8 @@ impl Shard {
     }
 
     /// Returns the log of the shard's series.
-    pub(crate) fn wal(&self) -> &Wal {
-        self.log.wal()
+    pub(crate) fn log(&self) -> &Log {
+        self.shared_log.log()
     }
 
     /// Locks the head for reading.
@@ -105,7 +110,7 @@ impl Shard {
         next_ref: &AtomicU64,
     ) -> Result<SeriesHandle> {
         // A known series is found even if the log accepts no writes.
-        if let Err(rejected) = self.wal().ready() {
+        if let Err(rejected) = self.log().ready() {
             return self.find_in_group(labels, group).ok_or(rejected);
         }
         let mut head = self.head_mut();
@@ -128,12 +133,12 @@ impl Shard {
         labels: &Labels,
         next_ref: &AtomicU64,
     ) -> Result<u32> {
-        let new_ref = self.log.next_ref(next_ref);
+        let new_ref = self.shared_log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
         if new == NewSeries::Yes {
             // The definition is logged before another series gets the next ref: refs ascend in the
             // log.
-            self.wal().append_series(new_ref.get(), labels);
+            self.log().append_series(new_ref.get(), labels);
             new_ref.take();
         }
         Ok(slot)
@@ -190,7 +195,7 @@ impl Shard {
     /// # Errors
     /// The errors of [`Db::append`](crate::Db::append).
     pub(crate) fn check_ready(&self) -> Result<()> {
-        self.wal().ready()?;
+        self.log().ready()?;
         let head = match self.head.try_read() {
             Some(head) => head,
             // Fast path: another thread holds the lock, and the head was below its limit at the

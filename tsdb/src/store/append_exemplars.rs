@@ -4,7 +4,7 @@ use varve_model::Exemplar;
 
 use crate::batch::{AppendExemplar, RejectExemplar, RejectedExemplar, SeriesHandle, WriteBatch};
 use crate::head::SlotRef;
-use crate::shard::ShardLog;
+use crate::shard::SharedLog;
 use crate::shard::exemplars::ring::Ring;
 use crate::store::store::Store;
 use crate::wal::Position;
@@ -16,7 +16,7 @@ impl Store {
         &self,
         batch: &mut WriteBatch,
         future_max_ms: i64,
-    ) -> Vec<(&ShardLog, Position)> {
+    ) -> Vec<(&SharedLog, Position)> {
         let WriteBatch {
             exemplars,
             rejected_exemplars,
@@ -49,7 +49,8 @@ impl Store {
             .iter()
             .zip(affected)
             .filter(|(_, is_affected)| *is_affected);
-        logs.map(|(log, _)| (&**log, log.wal().end())).collect()
+        logs.map(|(shared_log, _)| (&**shared_log, shared_log.log().end()))
+            .collect()
     }
 
     fn append_exemplar(
@@ -85,7 +86,7 @@ impl Store {
             exemplar,
             self.options.out_of_order_window_ms,
         )? {
-            shard.wal().append_exemplar(id, series_ref, exemplar);
+            shard.log().append_exemplar(id, series_ref, exemplar);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use varve_model::TimeRange;
 
+use crate::batch::SampleSource;
 use crate::block::set::pending_import::{PendingImport, importable, rename_sources};
 use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
 use crate::compact::{Merging, merge};
@@ -86,7 +87,7 @@ impl Store {
             importing.end(&*self.options.fs, self.blocks.dir())
         })?;
         if let Some(newest_ms) = newest_ms {
-            self.newest.raise(newest_ms, false);
+            self.newest.raise(newest_ms, SampleSource::Sent);
         }
         Ok(renamed)
     }

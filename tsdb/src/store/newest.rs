@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use varve_env::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, time_after};
 use varve_env::{Fs, StateFile};
 
+use crate::batch::SampleSource;
 use crate::error::{Error, Result};
 use crate::options::Options;
 
@@ -121,9 +122,12 @@ impl Newest {
         }
     }
 
-    /// Records the timestamp of an accepted sample. `is_own` if the process itself wrote it.
-    pub(crate) fn raise(&self, timestamp_ms: i64, is_own: bool) {
-        let newest_ms = if is_own { &self.own_ms } else { &self.sent_ms };
+    /// Records the timestamp of an accepted sample.
+    pub(crate) fn raise(&self, timestamp_ms: i64, source: SampleSource) {
+        let newest_ms = match source {
+            SampleSource::Sent => &self.sent_ms,
+            SampleSource::Own => &self.own_ms,
+        };
         newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
     }
 
@@ -166,15 +170,17 @@ impl Newest {
     }
 
     /// Returns the bounds of an append: the newest time from which the age of its samples is
-    /// measured, and the greatest allowed timestamp. `is_own` if the process itself wrote the
-    /// samples, at times up to the wall clock.
+    /// measured, and the greatest allowed timestamp.
     ///
     /// # Errors
     /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
-    pub(crate) fn bounds(&self, is_own: bool) -> Result<(Option<i64>, i64)> {
+    pub(crate) fn bounds(&self, source: SampleSource) -> Result<(Option<i64>, i64)> {
         let now = self.clock.now();
         let sent_ms = self.sent();
-        let newest_ms = self.get().max(is_own.then_some(now.wall_ms));
+        let mut newest_ms = self.get();
+        if source == SampleSource::Own {
+            newest_ms = newest_ms.max(Some(now.wall_ms));
+        }
         let accepted_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
         // Rare: a clock was wrong, or only the process itself writes.
         if accepted_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {

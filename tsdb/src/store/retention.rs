@@ -9,7 +9,7 @@ use varve_model::TimeRange;
 
 use crate::block::{BlockId, BlockMeta, StoredBlock};
 use crate::compact::retention::rules::{Due, RetentionRule, first_matches};
-use crate::compact::retention::{Expired, Hold, RetentionProgress, is_until};
+use crate::compact::retention::{Expired, Hold, RetentionProgress, ends_by};
 use crate::compact::rewrite;
 use crate::error::{Error, Result};
 use crate::store::store::Store;
@@ -160,7 +160,7 @@ impl Store {
         let metas = list
             .iter()
             .map(|stored| stored.meta())
-            .filter(|meta| !is_until(meta, *held_ms));
+            .filter(|meta| !ends_by(meta, *held_ms));
         let metas: Vec<BlockMeta> = metas.cloned().collect();
         let mut searched = Ok(());
         for stored in progress

@@ -11,6 +11,7 @@ use varve_model::metadata::Families;
 use super::family_table::FamilyTable;
 use super::flushing::Flushing;
 use super::newest::Newest;
+use crate::batch::SampleSource;
 use crate::block::BlockSet;
 use crate::compact::retention::{Retention, RetentionProgress};
 use crate::compact::{CompactionStats, Throttle};
@@ -20,7 +21,7 @@ use crate::isolation::{AppendGuard, Isolation, Readers, changes::ChangeLog};
 use crate::options::Options;
 use crate::replay::ReplayGate;
 use crate::shard::exemplars::Exemplars;
-use crate::shard::{Shard, ShardLog};
+use crate::shard::{Shard, SharedLog};
 use crate::wal::{self, Epoch, Health, Reserve};
 
 /// The state of an open store.
@@ -31,7 +32,7 @@ pub(crate) struct Store {
     /// Number of series per group, over all shards.
     pub(crate) group_counts: GroupCounts,
     /// Shards are assigned to logs round robin. There are at most as many logs as shards.
-    pub(crate) logs: Box<[Arc<ShardLog>]>,
+    pub(crate) logs: Box<[Arc<SharedLog>]>,
     pub(crate) blocks: BlockSet,
     pub(crate) exemplars: Exemplars,
     pub(crate) isolation: Isolation,
@@ -67,7 +68,7 @@ impl Store {
         options: Options,
         wal_dir: PathBuf,
         epoch: Epoch,
-        logs: Box<[Arc<ShardLog>]>,
+        logs: Box<[Arc<SharedLog>]>,
         shards: Box<[Shard]>,
         group_counts: GroupCounts,
         blocks: BlockSet,
@@ -129,12 +130,12 @@ impl Store {
             .max()
     }
 
-    /// Returns the current bounds for new samples. `is_own` if the process itself wrote them.
+    /// Returns the current bounds for new samples.
     ///
     /// # Errors
     /// The errors of [`Newest::bounds`].
-    pub(crate) fn bounds(&self, is_own: bool) -> Result<Bounds> {
-        let (newest_ms, future_max_ms) = self.newest.bounds(is_own)?;
+    pub(crate) fn bounds(&self, source: SampleSource) -> Result<Bounds> {
+        let (newest_ms, future_max_ms) = self.newest.bounds(source)?;
         Ok(Bounds {
             newest_ms,
             future_max_ms,
@@ -173,7 +174,7 @@ impl Store {
     pub(crate) fn is_blocked(&self) -> bool {
         self.logs
             .iter()
-            .any(|log| matches!(log.wal().health(), Health::Blocked(_)))
+            .any(|shared_log| matches!(shared_log.log().health(), Health::Blocked(_)))
     }
 
     /// Removes the logs of earlier epochs: their contents are in blocks and checkpoints.
@@ -189,7 +190,10 @@ impl Store {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn log_size(&self) -> Result<u64> {
-        self.logs.iter().map(|log| log.wal().size()).sum()
+        self.logs
+            .iter()
+            .map(|shared_log| shared_log.log().size())
+            .sum()
     }
 
     /// Returns the current metadata without copying it.

@@ -2,7 +2,7 @@
 //!
 //! A flush frees more space than it needs, because segments are removed once its parts are written.
 //! But it cannot start without free space. So `<data>/wal/reserve` is removed when a flush fails
-//! because the disk is full, and written again when the flush has cut the log.
+//! because the disk is full, and written again when the flush has rotated the logs.
 //!
 //! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete
 //! file.

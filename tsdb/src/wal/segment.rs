@@ -48,7 +48,7 @@ struct Segment {
 pub(super) enum WriteError {
     /// The file is unchanged; the frames are retained and can be written later.
     Retryable(Error),
-    /// An incomplete write could not be cut off.
+    /// An incomplete write could not be truncated.
     Torn(String),
 }
 

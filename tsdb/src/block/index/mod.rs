@@ -12,7 +12,8 @@
 //! The writer streams. Only postings must be sorted first: `runs` sorts them in bounded memory.
 //!
 //! Invariants
-//! 1. Every page decodes independently, and so does each group of entries in a page.
+//! 1. Every page decodes independently, and so does each run of entries from one restart point of a
+//!    page to the next.
 //! 2. All data from disk is checked. If a number is out of range, or entries do not ascend, the
 //!    page is reported as damaged.
 //! 3. An open index holds only its directories in memory, about a thousandth of its size.

@@ -23,8 +23,8 @@ use crate::block::page::{Access, PageRef, PageWriter, Pages};
 use crate::block::symbol::Symbol;
 use crate::error::Result;
 
-/// Number of entries of a group: a look-up skips at most this many.
-pub(super) const GROUP: u32 = 16;
+/// Number of entries from one restart point to the next: a look-up skips at most this many.
+pub(super) const RESTART_INTERVAL: u32 = 16;
 
 const ONE: u64 = 0;
 const RUNS: u64 = 1;
@@ -45,7 +45,7 @@ pub(super) fn write(
     mut runs: Merge,
     page_size: usize,
 ) -> Result<(Vec<PageRef>, u32)> {
-    let mut table = TableWriter::new(GROUP, page_size);
+    let mut table = TableWriter::new(RESTART_INTERVAL, page_size);
     let mut list = ListEncoder::new(page_size);
     let mut n_unused = 0;
     let mut next = runs.next()?;
@@ -327,14 +327,14 @@ impl PostingsCursor {
     /// Calls `visit` with the series of a symbol, in order, until it breaks.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`](crate::Error::Corrupt) if the
-    /// list does not decode. Parts of it may have been visited then.
+    /// The errors of [`TableCursor::seek_restart`]; [`Error::Corrupt`](crate::Error::Corrupt) if
+    /// the list does not decode. Parts of it may have been visited then.
     pub(super) fn visit(
         &mut self,
         symbol: Symbol,
         mut visit: impl FnMut(Part) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.approach(symbol)?;
+        self.seek(symbol)?;
         let n_series = self.n_series;
         let visited = self
             .entries
@@ -358,8 +358,8 @@ impl PostingsCursor {
     }
 
     /// Moves to the entry of a symbol.
-    fn approach(&mut self, symbol: Symbol) -> Result<()> {
-        self.entries.approach(symbol.0)?;
+    fn seek(&mut self, symbol: Symbol) -> Result<()> {
+        self.entries.seek_restart(symbol.0)?;
         while self.entries.next() < symbol.0 {
             self.entries.step(|src| take_list(src).map(|_| ()))?;
         }
@@ -369,9 +369,9 @@ impl PostingsCursor {
     /// Returns the size of a symbol's list in bytes without decoding it.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(super) fn size(&mut self, symbol: Symbol) -> Result<u64> {
-        self.approach(symbol)?;
+        self.seek(symbol)?;
         self.entries
             .step(|src| take_list(src).map(|list| list.size()))
     }

@@ -110,9 +110,24 @@ impl Index {
             n_series: root.n_series,
             n_unused: root.n_unused,
             dictionary: Dictionary::open(&pages, root.n_symbols, &root.dictionary)?,
-            suffixes: Table::open(&pages, suffixes::GROUP, root.n_suffixes, &root.suffixes)?,
-            series: Table::open(&pages, series::GROUP, root.n_series, &root.series)?,
-            postings: Table::open(&pages, postings::GROUP, root.n_symbols, &root.postings)?,
+            suffixes: Table::open(
+                &pages,
+                suffixes::RESTART_INTERVAL,
+                root.n_suffixes,
+                &root.suffixes,
+            )?,
+            series: Table::open(
+                &pages,
+                series::RESTART_INTERVAL,
+                root.n_series,
+                &root.series,
+            )?,
+            postings: Table::open(
+                &pages,
+                postings::RESTART_INTERVAL,
+                root.n_symbols,
+                &root.postings,
+            )?,
         })
     }
 

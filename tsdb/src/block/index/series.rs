@@ -2,14 +2,14 @@
 //!
 //! An entry contains the first symbol of a series and the number of its suffix. The series of a
 //! metric are consecutive, and often their suffixes are, too: most entries are a single zero byte.
-//! The first entry of a group does not refer to the entry before.
+//! The entry at a restart point does not refer to the entry before.
 //!
 //! ```text
-//! entry   step << 1 | has_lead, varint   step: zigzag(suffix - (previous suffix + 1)); suffix in the first entry of a group
+//! entry   step << 1 | has_lead, varint   step: zigzag(suffix - (previous suffix + 1)); suffix at a restart point
 //!         lead - previous lead, zigzag varint (if has_lead)
 //!
-//! lead    first symbol plus one, or 0 if there are no labels; the previous lead of the first entry of a group is 0.
-//!         has_lead is 1 if the lead differs from the previous one, and in the first entry of a group
+//! lead    first symbol plus one, or 0 if there are no labels; the previous lead of the entry at a restart point is 0.
+//!         has_lead is 1 if the lead differs from the previous one, and at a restart point
 //! ```
 
 use std::sync::Arc;
@@ -31,8 +31,9 @@ use crate::error::Result;
 /// maximum size.
 pub(super) const SERIES_MAX: u32 = 1 << 28;
 
-/// Number of entries of a group: reading a series decodes at most this many.
-pub(super) const GROUP: u32 = 256;
+/// Number of entries from one restart point to the next: reading a series decodes at most this
+/// many.
+pub(super) const RESTART_INTERVAL: u32 = 256;
 
 /// Writes the series table.
 pub(super) struct SeriesWriter {
@@ -46,7 +47,7 @@ pub(super) struct SeriesWriter {
 impl SeriesWriter {
     /// Creates a writer that uses at most `memory_max` bytes to remember suffixes.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
-        let table = TableWriter::new(GROUP, page_size);
+        let table = TableWriter::new(RESTART_INTERVAL, page_size);
         let suffixes = SuffixWriter::new(page_size, memory_max);
         Self {
             table,
@@ -87,14 +88,14 @@ impl SeriesWriter {
             lead,
             next_suffix: u64::from(self.suffixes.number(pages, suffix)?) + 1,
         };
-        let begins_group = self.table.begins_group();
-        let last = if begins_group {
+        let is_restart_point = self.table.is_restart_point();
+        let last = if is_restart_point {
             Entry::default()
         } else {
             self.last
         };
         self.entry.clear();
-        entry.encode(last, begins_group, &mut self.entry);
+        entry.encode(last, is_restart_point, &mut self.entry);
         self.table.push(pages, &[], &self.entry)?;
         self.last = entry;
         self.row.clear();
@@ -112,7 +113,7 @@ impl SeriesWriter {
     }
 }
 
-/// A decoded entry. The default precedes the first entry of a group.
+/// A decoded entry. The default precedes a restart point.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     /// The first symbol plus one; 0 if there are no labels.
@@ -122,8 +123,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn encode(self, last: Self, begins_group: bool, dst: &mut Vec<u8>) {
-        let has_lead = begins_group || self.lead != last.lead;
+    fn encode(self, last: Self, is_restart_point: bool, dst: &mut Vec<u8>) {
+        let has_lead = is_restart_point || self.lead != last.lead;
         // Numbers have at most 33 bits, so nothing overflows.
         let suffix = zigzag(self.next_suffix as i64 - 1 - last.next_suffix as i64);
         put_u64(dst, suffix << 1 | u64::from(has_lead));
@@ -135,7 +136,7 @@ impl Entry {
     /// Decodes an entry. Its symbol and suffix must be below `n_symbols` and `n_suffixes`.
     fn decode(
         last: Self,
-        begins_group: bool,
+        is_restart_point: bool,
         n_symbols: u32,
         n_suffixes: u32,
         src: &mut &[u8],
@@ -144,7 +145,7 @@ impl Entry {
         let suffix =
             u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_suffix)?).ok()?;
         let lead = match head & 1 {
-            0 if begins_group => return None,
+            0 if is_restart_point => return None,
             0 => last.lead,
             _ => u64::try_from(take_i64(src)?.checked_add_unsigned(last.lead)?).ok()?,
         };
@@ -210,7 +211,7 @@ impl SeriesCursor {
             return Ok(());
         }
         let before = self.current.take();
-        if self.entries.approach(ordinal)? {
+        if self.entries.seek_restart(ordinal)? {
             self.last = Entry::default();
         }
         while self.entries.next() <= ordinal {
@@ -226,8 +227,8 @@ impl SeriesCursor {
     }
 
     fn step(&mut self) -> Result<()> {
-        let begins_group = self.entries.begins_group();
-        let last = if begins_group {
+        let is_restart_point = self.entries.is_restart_point();
+        let last = if is_restart_point {
             Entry::default()
         } else {
             self.last
@@ -236,7 +237,7 @@ impl SeriesCursor {
         let n_suffixes = self.n_suffixes;
         self.last = self
             .entries
-            .step(|src| Entry::decode(last, begins_group, n_symbols, n_suffixes, src))?;
+            .step(|src| Entry::decode(last, is_restart_point, n_symbols, n_suffixes, src))?;
         Ok(())
     }
 
@@ -317,19 +318,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_round_trip(last in any_entry(), entry in any_entry(), begins_group: bool) {
+        fn entries_round_trip(last in any_entry(), entry in any_entry(), is_restart_point: bool) {
             let mut bytes = Vec::new();
-            entry.encode(last, begins_group, &mut bytes);
+            entry.encode(last, is_restart_point, &mut bytes);
             let mut src = &bytes[..];
-            prop_assert_eq!(Entry::decode(last, begins_group, u32::MAX, u32::MAX, &mut src), Some(entry));
+            prop_assert_eq!(Entry::decode(last, is_restart_point, u32::MAX, u32::MAX, &mut src), Some(entry));
             prop_assert!(src.is_empty());
         }
 
         #[test]
         fn damaged_entries_are_rejected_or_in_bounds(
-            last in any_entry(), begins_group: bool, bytes in proptest::collection::vec(any::<u8>(), 0..20),
+            last in any_entry(), is_restart_point: bool, bytes in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
-            if let Some(entry) = Entry::decode(last, begins_group, 10, 20, &mut &bytes[..]) {
+            if let Some(entry) = Entry::decode(last, is_restart_point, 10, 20, &mut &bytes[..]) {
                 prop_assert!(entry.lead <= 10 && (1..=20).contains(&entry.next_suffix));
             }
         }

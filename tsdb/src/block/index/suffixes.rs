@@ -4,7 +4,7 @@
 //! share all other labels. So these are stored once. Suffixes are numbered in order of first
 //! occurrence, so that consecutive series have consecutive suffixes. Neighboring suffixes differ in
 //! few labels: an entry contains the symbols that are removed from the suffix before, and the
-//! symbols that are added. The first entry of a group does not refer to the suffix before.
+//! symbols that are added. The entry at a restart point does not refer to the suffix before.
 //!
 //! ```text
 //! entry   number of added symbols, varint
@@ -25,8 +25,9 @@ use crate::block::page::{Access, PageRef, PageWriter};
 use crate::block::symbol::Symbol;
 use crate::error::Result;
 
-/// Number of entries of a group: reading a suffix decodes at most this many.
-pub(super) const GROUP: u32 = 64;
+/// Number of entries from one restart point to the next: reading a suffix decodes at most this
+/// many.
+pub(super) const RESTART_INTERVAL: u32 = 64;
 
 /// Writes suffixes. A remembered suffix is not written again.
 pub(super) struct SuffixWriter {
@@ -50,7 +51,7 @@ impl SuffixWriter {
     /// full, it forgets all suffixes, and a suffix that recurs is written again.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
         Self {
-            table: TableWriter::new(GROUP, page_size),
+            table: TableWriter::new(RESTART_INTERVAL, page_size),
             suffix: Vec::new(),
             changes: Changes::default(),
             entry: Vec::new(),
@@ -90,7 +91,7 @@ impl SuffixWriter {
     }
 
     fn write(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<()> {
-        if self.table.begins_group() {
+        if self.table.is_restart_point() {
             self.suffix.clear();
         }
         self.changes.find(&self.suffix, suffix);
@@ -247,10 +248,10 @@ impl SuffixCursor {
     /// Returns the symbols of a suffix, ascending.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(super) fn get(&mut self, number: u32) -> Result<&[Symbol]> {
         if self.entries.next().checked_sub(1) != Some(number) {
-            if self.entries.approach(number)? {
+            if self.entries.seek_restart(number)? {
                 self.suffix.clear();
             }
             while self.entries.next() <= number {
@@ -262,7 +263,7 @@ impl SuffixCursor {
 
     fn step(&mut self) -> Result<()> {
         std::mem::swap(&mut self.suffix, &mut self.before);
-        if self.entries.begins_group() {
+        if self.entries.is_restart_point() {
             self.before.clear();
         }
         let suffix = &mut self.suffix;

@@ -12,7 +12,7 @@ use super::{Index, IndexWriter};
 use crate::block::page::{Access, PageCache, PageRef, PageWriter, Pages};
 use crate::block::symbol::Symbol;
 use crate::error::{Error, Result};
-use crate::select::LabelHint;
+use crate::label_hint::LabelHint;
 
 /// An index on disk, and what was written to it.
 struct Written {

@@ -22,23 +22,23 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that
-    /// `counts` can be too old.
+    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks for which
+    /// `may_expire` returns `true` can be too old.
     pub(super) fn held_ms(
         self,
         blocks: &[BlockMeta],
         too_old_ms: Option<i64>,
-        counts: impl Fn(&BlockMeta) -> bool,
+        may_expire: impl Fn(&BlockMeta) -> bool,
     ) -> Option<i64> {
         let Self::Unconfirmed { held_ms } = self else {
             return None;
         };
         // The clock may have been corrected.
         let held_ms = held_ms.min(too_old_ms);
-        let others = blocks.iter().filter(|block| !is_until(block, held_ms));
+        let others = blocks.iter().filter(|block| !ends_by(block, held_ms));
         let n_too_old = others
             .clone()
-            .filter(|block| counts(block) && is_until(block, too_old_ms))
+            .filter(|block| may_expire(block) && ends_by(block, too_old_ms))
             .count();
         if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) {
             too_old_ms
@@ -48,7 +48,7 @@ impl Hold {
     }
 }
 
-/// Returns `true` if the newest sample of a block is not newer than a time.
-pub(crate) fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
+/// Returns `true` if a block has no sample after a time. Returns `false` without a time.
+pub(crate) fn ends_by(block: &BlockMeta, time_ms: Option<i64>) -> bool {
     time_ms.is_some_and(|time_ms| block.range.end_ms <= time_ms)
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::block::{BlockId, BlockMeta};
 use rules::{RetentionRule, RuleProgress};
 
-pub(crate) use hold::{Hold, is_until};
+pub(crate) use hold::{Hold, ends_by};
 
 /// Retention limits. `None` is unlimited.
 #[derive(Debug, Clone, Default)]
@@ -73,10 +73,10 @@ impl Retention {
         let mut n_held = 0;
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
-            let is_held = is_until(block, held_ms);
+            let is_held = ends_by(block, held_ms);
             let is_too_much = self.size.is_some_and(|max| size > max);
             n_held += usize::from(is_held && !is_too_much);
-            is_too_much || is_until(block, too_old_ms) && !is_held
+            is_too_much || ends_by(block, too_old_ms) && !is_held
         });
         let blocks = newest_first.iter().map(|block| block.origin.id).collect();
         Expired {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use varve_model::Matcher;
 
-use super::hold::{Hold, is_until};
+use super::hold::{Hold, ends_by};
 use crate::block::{BlockId, BlockMeta};
 use crate::error::Result;
 
@@ -93,7 +93,7 @@ impl RuleProgress {
         let too_old_ms = shortest_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
         let old = blocks
             .iter()
-            .filter(|block| is_until(block, too_old_ms))
+            .filter(|block| ends_by(block, too_old_ms))
             .map(|block| block.origin.id);
         old.filter(|&id| !self.concerned.contains_key(&id) && !self.has_failed(id, now_ms))
             .collect()
@@ -135,7 +135,7 @@ impl RuleProgress {
             waiting.update(blocks, too_old_ms, &concerned, is_confirmed);
             for block in blocks {
                 let is_concerned = concerned.contains(&block.origin.id);
-                if !is_concerned || !is_until(block, too_old_ms) {
+                if !is_concerned || !ends_by(block, too_old_ms) {
                     continue;
                 }
                 if waiting.holds(block) {
@@ -173,7 +173,7 @@ impl Waiting {
             self.confirmed_ms.min(too_old_ms)
         };
         let is_unconfirmed = |block: &BlockMeta| {
-            concerned.contains(&block.origin.id) && !is_until(block, confirmed_ms)
+            concerned.contains(&block.origin.id) && !ends_by(block, confirmed_ms)
         };
         let hold = Hold::Unconfirmed {
             held_ms: self.held_ms,
@@ -184,15 +184,15 @@ impl Waiting {
         let mut has_held = false;
         let mut has_confirmed = false;
         for block in blocks {
-            has_held |= is_unconfirmed(block) && is_until(block, held_ms);
-            has_confirmed |= concerned.contains(&block.origin.id) && is_until(block, confirmed_ms);
+            has_held |= is_unconfirmed(block) && ends_by(block, held_ms);
+            has_confirmed |= concerned.contains(&block.origin.id) && ends_by(block, confirmed_ms);
         }
         self.held_ms = if has_held { held_ms } else { None };
         self.confirmed_ms = if has_confirmed { confirmed_ms } else { None };
     }
 
     fn holds(self, block: &BlockMeta) -> bool {
-        is_until(block, self.held_ms) && !is_until(block, self.confirmed_ms)
+        ends_by(block, self.held_ms) && !ends_by(block, self.confirmed_ms)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
 use crate::db::BlockSummary;
 use crate::wal::inspect::inspect;
-use crate::wal::{Wal, WalOptions};
+use crate::wal::{Log, LogOptions};
 
 fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(dir.join("blocks"))
@@ -355,17 +355,17 @@ fn a_log_without_refs_for_new_series_is_rejected() {
     for (number, is_refused) in [(1 << 40, false), (u64::MAX / 2, true), (u64::MAX, true)] {
         let dir = tempfile::tempdir().unwrap();
         let (log, fs) = (dir.path().join("wal/000000-001/000"), Arc::new(RealFs));
-        let wal = Wal::open(WalOptions {
+        let log = Log::open(LogOptions {
             number: 0,
             dir: log,
             fs,
             sync: WalSync::Never,
             segment_size_bytes: 1 << 20,
         });
-        let wal = wal.unwrap();
-        wal.append_series(SeriesRef(number), &series_labels(0));
-        wal.commit(wal.end()).unwrap();
-        drop(wal);
+        let log = log.unwrap();
+        log.append_series(SeriesRef(number), &series_labels(0));
+        log.commit(log.end()).unwrap();
+        drop(log);
         let opened = Db::open(dir.path(), options());
         assert_eq!(opened.is_err(), is_refused, "{number}");
         if let Ok(db) = opened {

@@ -296,7 +296,7 @@ fn every_kind(dir: &Path) {
         &(0..16).map(|i| (i, NOW_MS + 1, 2.0)).collect::<Vec<_>>(),
     );
     db.store.shards[0]
-        .wal()
+        .log()
         .append_series(SeriesRef(1000), &series_labels(1000));
     db.sync().unwrap();
     drop(db);

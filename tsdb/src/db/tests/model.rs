@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::histogram::tests::any_histogram;
-use crate::select::LabelHint;
+use crate::label_hint::LabelHint;
 
 /// Timestamps are counted in steps of ten minutes, so that a history spans windows and days.
 const STEP_MS: i64 = 600_000;

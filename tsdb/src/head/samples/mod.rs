@@ -4,8 +4,8 @@
 //! chunks, out-of-order samples, and, until every reader sees them, the samples of recent appends
 //! ([`AppendSpan`]).
 //!
-//! The in-order samples that one append adds to a series are consecutive in time, so a [`AppendSpan`]
-//! identifies them by their time range, even after chunks are closed and frozen.
+//! The in-order samples that one append adds to a series are consecutive in time, so a
+//! [`AppendSpan`] identifies them by their time range, even after chunks are closed and frozen.
 
 mod histograms;
 mod open_chunks;
@@ -15,7 +15,7 @@ pub(in crate::head) mod start_timestamps;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_collections::BlockChains;
+use varve_collections::SlabChains;
 use varve_model::histogram::Histogram;
 use varve_model::{Sample, TimeRange};
 
@@ -60,7 +60,7 @@ pub(in crate::head) struct Samples {
     /// The open chunk of each slot.
     open: Rows,
     /// The bytes of all chunks, in chains.
-    bytes: BlockChains,
+    bytes: SlabChains,
     closed: HashMap<u32, Vec<Chunk>>,
     out_of_order: HashMap<u32, OutOfOrder>,
     /// Histograms by slot, both in order and out of order.
@@ -130,8 +130,8 @@ impl Samples {
         self.open.get(slot).last_byte(&self.bytes)
     }
 
-    /// Appends a sample that is newer than all in-order samples of its series. `horizon`: every reader
-    /// sees the appends before this id.
+    /// Appends a sample that is newer than all in-order samples of its series. `horizon`: every
+    /// reader sees the appends before this id.
     #[inline]
     pub(in crate::head) fn append(
         &mut self,
@@ -379,7 +379,7 @@ impl Samples {
         range: TimeRange,
         tails: &mut Vec<u32>,
     ) {
-        let mut n_blocks_max = 0;
+        let mut n_slabs_max = 0;
         tails.clear();
         for slot in slots {
             let closed = self.closed.get(&slot).into_iter().flatten().copied();
@@ -388,13 +388,13 @@ impl Samples {
                     .range()
                     .is_some_and(|chunk_range| chunk_range.overlaps(range))
                 {
-                    let (tail, n_blocks) = chunk.blocks_from(range.start_ms);
-                    n_blocks_max = n_blocks_max.max(n_blocks);
-                    tails.extend((n_blocks > 0).then_some(tail));
+                    let (last_slab, n_slabs) = chunk.slabs_from(range.start_ms);
+                    n_slabs_max = n_slabs_max.max(n_slabs);
+                    tails.extend((n_slabs > 0).then_some(last_slab));
                 }
             }
         }
-        self.bytes.prefetch(tails, n_blocks_max);
+        self.bytes.prefetch(tails, n_slabs_max);
     }
 
     /// Replaces the ids of appends that every reader sees by an id that stays before all future

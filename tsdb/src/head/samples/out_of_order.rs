@@ -4,7 +4,7 @@
 //! They are sorted into a buffer. A full buffer is encoded into a chunk. Each sample keeps its
 //! append id until every reader sees the sample.
 
-use varve_collections::BlockChains;
+use varve_collections::SlabChains;
 use varve_model::{Sample, TimeRange};
 
 use crate::chunk::Chunk;
@@ -37,13 +37,13 @@ impl OutOfOrder {
     /// Adds a sample at a new timestamp.
     pub(in crate::head) fn insert(
         &mut self,
-        blocks: &mut BlockChains,
+        slabs: &mut SlabChains,
         sample: Sample,
         append_id: u32,
         horizon: u32,
     ) {
         if self.buffer.len() == OUT_OF_ORDER_SAMPLES_MAX {
-            self.close(blocks, horizon);
+            self.close(slabs, horizon);
         }
         let idx = self
             .buffer
@@ -56,7 +56,7 @@ impl OutOfOrder {
         self.buffer.insert(idx, out_of_order);
     }
 
-    fn close(&mut self, blocks: &mut BlockChains, horizon: u32) {
+    fn close(&mut self, slabs: &mut SlabChains, horizon: u32) {
         self.recent
             .retain(|&(append_id, _)| !before(append_id, horizon));
         let mut chunk = Chunk::default();
@@ -65,7 +65,7 @@ impl OutOfOrder {
                 self.closed.push(std::mem::take(&mut chunk));
             }
             chunk.append(
-                blocks,
+                slabs,
                 Sample {
                     timestamp_ms: out_of_order.timestamp_ms,
                     value: f64::from_bits(out_of_order.bits),
@@ -80,7 +80,7 @@ impl OutOfOrder {
     }
 
     /// Returns the bits of the sample at a timestamp.
-    pub(in crate::head) fn bits_at(&self, blocks: &BlockChains, timestamp_ms: i64) -> Option<u64> {
+    pub(in crate::head) fn bits_at(&self, slabs: &SlabChains, timestamp_ms: i64) -> Option<u64> {
         match self
             .buffer
             .binary_search_by_key(&timestamp_ms, |out_of_order| out_of_order.timestamp_ms)
@@ -89,7 +89,7 @@ impl OutOfOrder {
             Err(_) => self
                 .closed
                 .iter()
-                .find_map(|chunk| chunk.bits_at(blocks, timestamp_ms)),
+                .find_map(|chunk| chunk.bits_at(slabs, timestamp_ms)),
         }
     }
 
@@ -97,7 +97,7 @@ impl OutOfOrder {
     /// if it is `None`).
     pub(in crate::head) fn copy(
         &self,
-        blocks: &BlockChains,
+        slabs: &SlabChains,
         range: TimeRange,
         view: Option<&ReadView>,
         out: &mut HeadCopies,
@@ -113,7 +113,7 @@ impl OutOfOrder {
             }
         }
         for chunk in &self.closed {
-            out.push_chunk(blocks, chunk, range);
+            out.push_chunk(slabs, chunk, range);
         }
         let from = self
             .buffer

@@ -77,13 +77,13 @@ impl Exemplars {
     ) -> Restored {
         let mut ring = self.ring.lock();
         if !ring.has_room_for(number) {
-            return Restored::Passed;
+            return Restored::Skipped;
         }
         let Some(series) = series() else {
             return Restored::UnknownSeries;
         };
         ring.restore(number, series, exemplar);
-        Restored::Done
+        Restored::Added
     }
 
     /// Returns all exemplars in the ring, grouped by the log of their series.
@@ -165,10 +165,10 @@ impl Exemplars {
 /// The outcome of restoring an exemplar from the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restored {
-    /// The exemplar is in the ring.
-    Done,
+    /// The exemplar was added to the ring.
+    Added,
     /// The ring has the exemplar already, or has evicted it since.
-    Passed,
+    Skipped,
     /// The series of the exemplar is unknown.
     UnknownSeries,
 }

@@ -17,8 +17,8 @@ impl Store {
     /// Freezes all shards at one instant: every request is frozen in all its shards or in none.
     pub(super) fn freeze(&self) -> Result<()> {
         // Writes buffered records before the pause, so that appends do not wait for these writes.
-        for log in &self.logs {
-            log.wal().write_out()?;
+        for shared_log in &self.logs {
+            shared_log.log().write_out()?;
         }
 
         let _pause = self.isolation.pause();

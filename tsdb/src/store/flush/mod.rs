@@ -33,7 +33,7 @@ use varve_model::{Matcher, TimeRange};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::shard::EvictionLimits;
-use crate::store::flushing::{FlushStats, Flushing, StaleByShard};
+use crate::store::flushing::{FlushStats, Flushing, SeriesByShard};
 use crate::store::store::Store;
 
 impl Store {
@@ -111,7 +111,7 @@ impl Store {
         Ok(())
     }
 
-    fn ended_in(&self, matchers: &[Matcher], range: TimeRange) -> Result<StaleByShard> {
+    fn ended_in(&self, matchers: &[Matcher], range: TimeRange) -> Result<SeriesByShard> {
         let ctx = QueryContext::unbounded();
         let mut ended = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
@@ -120,8 +120,8 @@ impl Store {
         Ok(ended)
     }
 
-    fn evict_deleted(&self, flushing: &mut Flushing, ended: StaleByShard) {
-        flushing.note_deleted(ended);
+    fn evict_deleted(&self, flushing: &mut Flushing, ended: SeriesByShard) {
+        flushing.add_deleted(ended);
         // All samples of these series left the memory at this epoch or before.
         flushing
             .dropped
@@ -137,7 +137,7 @@ impl Store {
         }
 
         let started = Instant::now();
-        flushing.number = *self.blocks.next_flushes(1).start();
+        flushing.flush_id = *self.blocks.next_flushes(1).start();
         flushing.is_unfinished = true;
         self.freeze()?;
         stats.paused_us = started.elapsed().as_micros() as u64;
@@ -158,7 +158,7 @@ impl Store {
         }
 
         let started = Instant::now();
-        let (parts, stale) = self.write_parts(&frozen, flushing.number)?;
+        let (parts, stale) = self.write_parts(&frozen, flushing.flush_id)?;
         let n_parts = parts.len();
         let n_samples: u64 = parts.iter().map(|part| part.meta().n_samples).sum();
         let bytes: u64 = parts.iter().map(|part| part.meta().size).sum();
@@ -172,7 +172,7 @@ impl Store {
             let _frozen = shard.head_mut().drop_frozen();
         }
 
-        flushing.note(stale);
+        flushing.add_stale(stale);
         flushing.dropped = Some(self.series_readers.advance_epoch());
         stats.n_parts += n_parts as u64;
         stats.n_samples += n_samples;

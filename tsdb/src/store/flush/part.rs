@@ -13,7 +13,7 @@ use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::error::Result;
 use crate::head::{HeadCopies, SlotRef, StaleSeries};
-use crate::store::flushing::StaleByShard;
+use crate::store::flushing::SeriesByShard;
 use crate::store::store::Store;
 
 /// Number of series whose chunks are prefetched together, and whose labels are looked up per
@@ -26,7 +26,7 @@ impl Store {
         &self,
         frozen: &[FrozenShard<'_>],
         flush: u64,
-    ) -> Result<(Vec<Arc<Block>>, StaleByShard)> {
+    ) -> Result<(Vec<Arc<Block>>, SeriesByShard)> {
         let windows: BTreeSet<i64> = frozen.iter().flat_map(FrozenShard::windows).collect();
         let mut parts: Vec<Arc<Block>> = Vec::new();
         let mut stale = vec![Vec::new(); self.shards.len()];

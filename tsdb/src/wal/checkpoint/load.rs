@@ -77,7 +77,7 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Valid(reader) => reader,
         Opened::Empty(_) => {
-            let reason = "is cut off in its header";
+            let reason = "ends inside its header";
             return Ok(Some(Damage {
                 ranges: Vec::new(),
                 offset: 0,

@@ -6,8 +6,8 @@
 //! header. A repair rewrites a damaged file with the frames that decode, numbered from 0. First it
 //! links the original into the quarantine. A damaged header is reconstructed
 //! ([`Framing::guesses`]). A lost first or last frame of a checkpoint is restored. If an older
-//! checkpoint is complete, the damaged one is only moved to the quarantine. The next start cuts off
-//! torn tails.
+//! checkpoint is complete, the damaged one is only moved to the quarantine. The next start
+//! truncates torn tails.
 //!
 //! Crash: at every moment each file is either the original or the repaired one. The next run
 //! replaces incomplete files.
@@ -121,8 +121,8 @@ impl WalRepair {
             .transpose()?
             .unwrap_or_default();
         let is_checkpoint = file.kind == SegmentKind::Checkpoint;
-        let is_cut = is_checkpoint && !(valid.begins && valid.ends);
-        if is_cut {
+        let is_incomplete = is_checkpoint && !(valid.begins && valid.ends);
+        if is_incomplete {
             found.push(
                 &file.path,
                 0,

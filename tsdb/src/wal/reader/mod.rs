@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 /// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;
 /// Maximum number of bytes between two valid frames: more than a power cut can lose of a segment,
-/// which is closed at 1 GiB. A longer gap is the end of the file, so that a reader does not read an
-/// extended sparse file to its end.
+/// which is closed after the write that reaches the size of the options, at most 1 GiB. A longer
+/// gap is the end of the file, so that a reader does not read an extended sparse file to its end.
 pub(super) const GAP_MAX: u64 = if cfg!(test) { 64 << 20 } else { 2 << 30 };
 
 /// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. The holder waits for
@@ -352,7 +352,8 @@ impl<'a> Window<'a> {
         Ok(&self.bytes[from..from + size])
     }
 
-    /// Returns the bytes in memory from `offset` on, at least one. `offset` must be inside the file.
+    /// Returns the bytes in memory from `offset` on, at least one. `offset` must be inside the
+    /// file.
     fn rest(&mut self, offset: u64) -> std::io::Result<&[u8]> {
         self.get(offset, 1)?;
         Ok(&self.bytes[(offset - self.start) as usize..])

@@ -1,13 +1,13 @@
-//! Appending to a log, with group commit, and cutting it.
+//! Appending to a log, with group commit, and rotating it.
 //!
 //! A record takes three steps, each under its own lock. An append encodes it into [`Pending`] (also
-//! under the lock of the shards' log, or of a head). The first of the waiting requests writes the
+//! under the lock of the shared log, or of a head). The first of the waiting requests writes the
 //! records of all of them (`files`). In the same way one request syncs for all (`syncing`). The
 //! lock order is head, `syncing`, `files`, `pending`. No sync happens under `files`. So
-//! [`Wal::rotate`], for which all appends wait, waits at most for a write to the operating system.
+//! [`Log::rotate`], for which all appends wait, waits at most for a write to the operating system.
 //!
 //! A rotation falls between two requests, because none is in flight while a log is rotated. All
-//! records appended before are in `pending`, in `files` or written. [`Wal::rotate`] locks `files`,
+//! records appended before are in `pending`, in `files` or written. [`Log::rotate`] locks `files`,
 //! writes the remaining records and closes both segments before it unlocks. So earlier records are
 //! in segments below the rotation, later records in segments after it. If a concurrent commit locks
 //! `files` first, `rotate` finds its records written. Otherwise `rotate` writes them, and the
@@ -44,7 +44,7 @@ const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Options of a log.
 #[derive(Debug, Clone)]
-pub(crate) struct WalOptions {
+pub(crate) struct LogOptions {
     /// Index of the log, for error messages.
     pub(crate) number: usize,
     /// Directory of the log.
@@ -57,10 +57,10 @@ pub(crate) struct WalOptions {
     pub(crate) segment_size_bytes: u64,
 }
 
-/// A log of one or several shards.
+/// One of the logs of the WAL.
 #[derive(Debug)]
-pub(crate) struct Wal {
-    options: WalOptions,
+pub(crate) struct Log {
+    options: LogOptions,
     pending: Mutex<Pending>,
     files: Mutex<Files>,
     /// Held during a sync.
@@ -111,14 +111,14 @@ struct Files {
     samples: SegmentWriter,
 }
 
-impl Wal {
+impl Log {
     /// Opens a log for appending after the existing segments and checkpoints of its directory. The
     /// first write creates a file.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file
     /// number exceeds the maximum.
-    pub(crate) fn open(options: WalOptions) -> Result<Self> {
+    pub(crate) fn open(options: LogOptions) -> Result<Self> {
         options
             .fs
             .create_dir(&options.dir)
@@ -310,7 +310,7 @@ impl Wal {
     /// callers writes for all.
     ///
     /// # Errors
-    /// The errors of [`Wal::commit`].
+    /// The errors of [`Log::commit`].
     pub(crate) fn write_to(&self, position: Position) -> Result<()> {
         if self.written.load(Ordering::Acquire) < position.0 {
             let mut files = self.files.lock();
@@ -334,12 +334,12 @@ impl Wal {
     /// Writes all records to the operating system, so that a rotation finds little to write.
     ///
     /// # Errors
-    /// The errors of [`Wal::rotate`].
+    /// The errors of [`Log::rotate`].
     pub(crate) fn write_out(&self) -> Result<()> {
         self.write_pending(&mut self.files.lock())
     }
 
-    /// Cuts the log: on return all records are in closed segments, and later records go to new
+    /// Rotates the log: on return all records are in closed segments, and later records go to new
     /// segments. The caller ensures that no request is in flight. Concurrent definitions may be
     /// before or after the rotation. Syncs nothing.
     ///
@@ -378,7 +378,7 @@ impl Wal {
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let _guard = self.checkpointing.lock();
-        let WalOptions { fs, dir, .. } = &self.options;
+        let LogOptions { fs, dir, .. } = &self.options;
         checkpoint::write(
             &**fs, dir, position, next_ref, metadata, add_series, exemplars,
         )?;
@@ -402,7 +402,7 @@ impl Wal {
     /// # Errors
     /// [`Error::Io`] if the directory cannot be read.
     pub(crate) fn size(&self) -> Result<u64> {
-        let WalOptions { fs, dir, .. } = &self.options;
+        let LogOptions { fs, dir, .. } = &self.options;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         // A file that a concurrent checkpoint removes counts as empty.
         Ok(names
@@ -416,7 +416,7 @@ impl Wal {
         self.check_poison()?;
         let end = self.take_pending(files);
         files.series.frames.compress();
-        let WalOptions {
+        let LogOptions {
             fs,
             dir,
             segment_size_bytes,
@@ -464,7 +464,7 @@ impl Wal {
                 .map_err(|e| self.poison(format!("sync {path:?}: {e}")))?;
         }
         if dir_dirty {
-            let WalOptions { fs, dir, .. } = &self.options;
+            let LogOptions { fs, dir, .. } = &self.options;
             fs.sync_dir(dir).map_err(|error| {
                 if is_out_of_files(&error) {
                     // The sync did not begin. A later one can still succeed.

@@ -12,8 +12,8 @@ use super::*;
 use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;
 
-fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
-    Wal::open(WalOptions {
+fn open_log(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Log {
+    Log::open(LogOptions {
         number: 0,
         dir: dir.to_owned(),
         fs,
@@ -23,8 +23,8 @@ fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> W
     .unwrap()
 }
 
-fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
-    wal.ready()?;
+fn append(log: &Log, timestamp_ms: i64) -> Result<()> {
+    log.ready()?;
     let mut column = SampleColumn::default();
     column.push(
         SeriesRef(1),
@@ -33,8 +33,8 @@ fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
             value: 1.5,
         },
     );
-    wal.append_samples(&column);
-    wal.commit(wal.end())
+    log.append_samples(&column);
+    log.commit(log.end())
 }
 
 /// Returns the timestamps of all samples in the selected segments. Asserts that the files are
@@ -72,8 +72,8 @@ fn times(fs: &dyn Fs, dir: &Path) -> Vec<i64> {
 fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..2 {
-        let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 100);
-        (0..10).for_each(|i| append(&wal, round * 10 + i).unwrap());
+        let log = open_log(dir.path(), Arc::new(RealFs), WalSync::Always, 100);
+        (0..10).for_each(|i| append(&log, round * 10 + i).unwrap());
     }
     assert_eq!(times(&RealFs, dir.path()), (0..20).collect::<Vec<_>>());
     assert!(RealFs.list(dir.path()).unwrap().len() >= 4);
@@ -85,16 +85,16 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
     for room in 0..78 {
         let (fs, dir) = (MemFs::new(), Path::new("/"));
         fs.set_room(room);
-        let wal = wal(dir, Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
-        let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
+        let log = open_log(dir, Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
+        let appended: Vec<i64> = (0..3).filter(|&t| append(&log, t).is_ok()).collect();
         assert!(appended.len() < 3, "room {room}");
-        assert!(append(&wal, 3).is_err(), "blocked");
+        assert!(append(&log, 3).is_err(), "blocked");
         assert!(
-            wal.pending_size() > 0,
+            log.pending_size() > 0,
             "room {room}: the rejected record waits"
         );
         assert!(
-            matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")),
+            matches!(log.health(), Health::Blocked(reason) if reason.contains("samples-")),
             "room {room}"
         );
         let before = times(&fs, dir);
@@ -103,12 +103,12 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
             "room {room}: only what was acknowledged is there"
         );
         assert!(
-            wal.rotate().is_err(),
+            log.rotate().is_err(),
             "pending records cannot be written, so nothing is rotated"
         );
         fs.set_room(u64::MAX);
-        append(&wal, 4).unwrap();
-        assert_eq!((wal.health(), wal.pending_size()), (Health::Ok, 0));
+        append(&log, 4).unwrap();
+        assert_eq!((log.health(), log.pending_size()), (Health::Ok, 0));
         // The first rejected append was kept in memory. Appends while the log was blocked were not.
         let rejected = appended.len() as i64;
         let expected: Vec<i64> = appended.into_iter().chain([rejected, 4]).collect();
@@ -121,14 +121,14 @@ fn a_shortage_of_open_files_does_not_poison() {
     let mut n_syncs = 0;
     for operation in 0..20 {
         let fs = MemFs::new();
-        let wal = wal(
+        let log = open_log(
             Path::new("/"),
             Arc::new(fs.clone()),
             WalSync::Always,
             1 << 20,
         );
         fs.fail_at(fs.n_operations() + operation, Fault::OutOfFiles);
-        let failed = append(&wal, 1);
+        let failed = append(&log, 1);
         // Only the directory is opened for its sync.
         if fs
             .failed()
@@ -136,7 +136,7 @@ fn a_shortage_of_open_files_does_not_poison() {
         {
             n_syncs += 1;
             assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
-            append(&wal, 2).unwrap();
+            append(&log, 2).unwrap();
             assert_eq!(times(&fs.crash(PowerCut::LosesAll), Path::new("/")), [1, 2]);
         }
     }
@@ -146,30 +146,30 @@ fn a_shortage_of_open_files_does_not_poison() {
 #[test]
 fn a_failed_sync_poisons() {
     let fs = MemFs::new();
-    let wal = wal(
+    let log = open_log(
         Path::new("/"),
         Arc::new(fs.clone()),
         WalSync::Always,
         1 << 20,
     );
-    append(&wal, 1).unwrap();
+    append(&log, 1).unwrap();
     fs.set_sync_fails(true);
-    assert!(matches!(append(&wal, 2), Err(Error::Poisoned { .. })));
+    assert!(matches!(append(&log, 2), Err(Error::Poisoned { .. })));
     fs.set_sync_fails(false);
     assert!(
-        matches!(append(&wal, 3), Err(Error::Poisoned { .. })),
+        matches!(append(&log, 3), Err(Error::Poisoned { .. })),
         "a later success proves nothing"
     );
-    assert!(matches!(wal.rotate(), Err(Error::Poisoned { .. })));
+    assert!(matches!(log.rotate(), Err(Error::Poisoned { .. })));
     assert!(
-        matches!(wal.health(), Health::Poisoned(reason) if reason.contains("Input/output error"))
+        matches!(log.health(), Health::Poisoned(reason) if reason.contains("Input/output error"))
     );
 }
 
 #[test]
 fn large_requests_are_split_into_records() {
     let dir = tempfile::tempdir().unwrap();
-    let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Never, 1 << 30);
+    let log = open_log(dir.path(), Arc::new(RealFs), WalSync::Never, 1 << 30);
     let mut column = SampleColumn::default();
     let n_samples = RECORD_SAMPLES_MAX as i64 * 2 + 1;
     (0..n_samples).for_each(|timestamp_ms| {
@@ -181,17 +181,17 @@ fn large_requests_are_split_into_records() {
             },
         )
     });
-    wal.append_samples(&column);
-    wal.commit(wal.end()).unwrap();
+    log.append_samples(&column);
+    log.commit(log.end()).unwrap();
     assert_eq!(times(&RealFs, dir.path()).len(), n_samples as usize);
 }
 
 #[test]
 fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || wal(dir.path(), Arc::new(RealFs), WalSync::Never, 60);
-    let wal = open();
-    (0..5).for_each(|i| append(&wal, i).unwrap());
+    let open = || open_log(dir.path(), Arc::new(RealFs), WalSync::Never, 60);
+    let log = open();
+    (0..5).for_each(|i| append(&log, i).unwrap());
     let mut column = SampleColumn::default();
     column.push(
         SeriesRef(1),
@@ -200,9 +200,9 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
             value: 0.5,
         },
     );
-    wal.append_samples(&column);
-    let position = wal.rotate().unwrap();
-    append(&wal, 6).unwrap();
+    log.append_samples(&column);
+    let position = log.rotate().unwrap();
+    append(&log, 6).unwrap();
     assert_eq!(
         times_in(&RealFs, dir.path(), |number| number < position.0),
         [0, 1, 2, 3, 4, 5],
@@ -212,19 +212,19 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
         times_in(&RealFs, dir.path(), |number| number >= position.0),
         [6]
     );
-    let position = wal.rotate().unwrap();
+    let position = log.rotate().unwrap();
     assert!(
-        wal.rotate().unwrap() > position,
+        log.rotate().unwrap() > position,
         "no two positions are the same"
     );
-    let position = wal.rotate().unwrap();
-    wal.checkpoint(position, |_| Ok(()), 7, std::iter::empty(), &[])
+    let position = log.rotate().unwrap();
+    log.checkpoint(position, |_| Ok(()), 7, std::iter::empty(), &[])
         .unwrap();
     assert_eq!(
         RealFs.list(dir.path()).unwrap(),
         [SegmentKind::Checkpoint.file_name(position.0)]
     );
-    drop(wal);
+    drop(log);
     append(&open(), 8).unwrap();
     assert_eq!(
         times_in(&RealFs, dir.path(), |number| number >= position.0),
@@ -237,7 +237,7 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
 #[test]
 fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
     let dir = tempfile::tempdir().unwrap();
-    let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 2000);
+    let log = open_log(dir.path(), Arc::new(RealFs), WalSync::Always, 2000);
     let head = RwLock::new(0_i64);
     let append = || {
         let mut next = head.write().unwrap();
@@ -249,11 +249,11 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
                 value: 1.5,
             },
         );
-        wal.append_samples(&column);
+        log.append_samples(&column);
         *next += 1;
-        let end = wal.end();
+        let end = log.end();
         drop(next);
-        wal.commit(end).unwrap();
+        log.commit(end).unwrap();
     };
     let positions = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3)
@@ -266,7 +266,7 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
         {
             let next = head.write().unwrap();
             if positions.last().is_none_or(|&(_, last)| *next >= last + 10) {
-                positions.push((wal.rotate().unwrap(), *next));
+                positions.push((log.rotate().unwrap(), *next));
             }
             drop(next);
             std::thread::yield_now();

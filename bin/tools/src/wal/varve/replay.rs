@@ -113,6 +113,11 @@ fn count_fields(status: &ReplayStatus, stats: &ReplayStats) -> Vec<Field> {
             "samples of unknown series",
             json!(stats.n_unknown_samples),
         ),
+        (
+            "unknownExemplars",
+            "exemplars of unknown series",
+            json!(stats.n_unknown_exemplars),
+        ),
         ("exemplars", "exemplars", json!(stats.n_exemplars)),
         ("tornBytes", "bytes in torn tails", json!(stats.torn_bytes)),
         ("damagedBytes", "damaged bytes", json!(stats.damaged_bytes)),

@@ -61,12 +61,13 @@ impl DictionaryCursor {
     /// Moves to a symbol.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`] if the symbol does not exist.
+    /// The errors of [`TableCursor::seek_restart`]; [`Error::Corrupt`] if the symbol does not
+    /// exist.
     pub(crate) fn go_to(&mut self, symbol: Symbol) -> Result<()> {
         if self.current == Some(symbol) {
             return Ok(());
         }
-        if self.entries.approach(symbol.0)? {
+        if self.entries.seek_restart(symbol.0)? {
             self.clear();
         }
         while self.entries.next() <= symbol.0 {
@@ -80,26 +81,26 @@ impl DictionaryCursor {
     /// after the last.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(crate) fn seek(&mut self, name: &[u8], value: &[u8]) -> Result<Option<Symbol>> {
         if self.len() == 0 {
             return Ok(None);
         }
         let page_idx = self.page_for(name, value)?;
         self.entries.load(page_idx)?;
-        // The symbol is in the last group that begins at or before it, or it begins the next group.
+        // The symbol follows the last restart point at or before it, or is at the next one.
         let mut low = 0;
-        let mut high = self.entries.n_groups();
+        let mut high = self.entries.n_restarts();
         while high - low > 1 {
             let middle = low.midpoint(high);
-            self.read_group(middle)?;
+            self.read_restart(middle)?;
             if self.compare(name, value).is_gt() {
                 high = middle
             } else {
                 low = middle
             }
         }
-        self.read_group(low)?;
+        self.read_restart(low)?;
         while self.compare(name, value).is_lt() {
             if self.next()?.is_none() {
                 return Ok(None);
@@ -121,7 +122,7 @@ impl DictionaryCursor {
         while low < high {
             let middle = low.midpoint(high);
             self.entries.load(middle)?;
-            self.read_group(0)?;
+            self.read_restart(0)?;
             if self.compare(name, value).is_gt() {
                 high = middle
             } else {
@@ -131,9 +132,9 @@ impl DictionaryCursor {
         Ok(low.saturating_sub(1))
     }
 
-    /// Reads the first entry of a group of the page.
-    fn read_group(&mut self, group_idx: u32) -> Result<()> {
-        self.entries.go_to_group(group_idx)?;
+    /// Reads the entry at a restart point of the page.
+    fn read_restart(&mut self, restart_idx: u32) -> Result<()> {
+        self.entries.go_to_restart(restart_idx)?;
         self.clear();
         self.step()
     }
@@ -158,11 +159,11 @@ impl DictionaryCursor {
     }
 
     fn step(&mut self) -> Result<()> {
-        let begins_group = self.entries.begins_group();
+        let is_restart_point = self.entries.is_restart_point();
         let name = &mut self.name;
         let value = &mut self.value;
         self.entries
-            .step(|src| take_entry(src, begins_group, name, value))?;
+            .step(|src| take_entry(src, is_restart_point, name, value))?;
         match self.entries.key_of_first() {
             Some(found) if found != key_of(&self.name, &self.value) => Err(self.entries.damaged()),
             _ => Ok(()),
@@ -190,14 +191,14 @@ impl DictionaryCursor {
 /// first.
 fn take_entry(
     src: &mut &[u8],
-    begins_group: bool,
+    is_restart_point: bool,
     name: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) -> Option<()> {
     let head = take_u64(src)?;
     let shared = usize::try_from(head >> 1).ok()?;
     let named = head & 1 == 1;
-    if shared > value.len() || (begins_group && (shared > 0 || !named)) {
+    if shared > value.len() || (is_restart_point && (shared > 0 || !named)) {
         return None;
     }
     let mut name_ascends = false;
@@ -227,11 +228,11 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_entries_are_rejected_or_decode(
-            bytes in proptest::collection::vec(any::<u8>(), 0..40), begins_group: bool,
+            bytes in proptest::collection::vec(any::<u8>(), 0..40), is_restart_point: bool,
         ) {
             let mut name = b"name".to_vec();
             let mut value = b"value".to_vec();
-            if take_entry(&mut &bytes[..], begins_group, &mut name, &mut value).is_some() {
+            if take_entry(&mut &bytes[..], is_restart_point, &mut name, &mut value).is_some() {
                 prop_assert!((&name[..], &value[..]) > (b"name", b"value"));
             }
         }

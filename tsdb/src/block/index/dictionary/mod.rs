@@ -5,8 +5,8 @@
 //! value, so that a look-up reads one page.
 //!
 //! ```text
-//! entry   shared << 1 | named, varint: size of the shared prefix; 1 if the name is stored, as in the first entry of a
-//!         group
+//! entry   shared << 1 | named, varint: size of the shared prefix; 1 if the name is stored, as at
+//!         a restart point
 //!         name: size varint, bytes (if named)
 //!         rest of the value: size varint, bytes
 //! key     size of the name's beginning, u8; beginning of the name; beginning of the value
@@ -28,8 +28,9 @@ use crate::error::{Error, Result};
 
 pub(crate) use cursor::DictionaryCursor;
 
-/// Number of entries of a group: a look-up decodes at most this many in sequence.
-const GROUP: u32 = 8;
+/// Number of entries from one restart point to the next: a look-up decodes at most this many in
+/// sequence.
+const RESTART_INTERVAL: u32 = 8;
 
 /// Writes the dictionary.
 pub(super) struct DictionaryWriter {
@@ -42,7 +43,7 @@ pub(super) struct DictionaryWriter {
 impl DictionaryWriter {
     /// Creates an empty writer.
     pub(super) fn new(page_size: usize) -> Self {
-        let table = TableWriter::new(GROUP, page_size);
+        let table = TableWriter::new(RESTART_INTERVAL, page_size);
         Self {
             table,
             name: String::new(),
@@ -85,14 +86,14 @@ impl DictionaryWriter {
             (&*self.name, &*self.value) < (name, value),
             "symbols ascend"
         );
-        let begins_group = self.table.begins_group();
+        let is_restart_point = self.table.is_restart_point();
         let both = self.value.bytes().zip(value.bytes());
-        let shared = if begins_group {
+        let shared = if is_restart_point {
             0
         } else {
             both.take_while(|(a, b)| a == b).count()
         };
-        let named = begins_group || self.name != name;
+        let named = is_restart_point || self.name != name;
         self.entry.clear();
         put_u64(&mut self.entry, (shared as u64) << 1 | u64::from(named));
         if named {
@@ -133,7 +134,7 @@ impl Dictionary {
     /// # Errors
     /// The errors of [`Table::open`].
     pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Self> {
-        let table = Table::open(pages, GROUP, n, directory)?;
+        let table = Table::open(pages, RESTART_INTERVAL, n, directory)?;
         if !table.keys().is_sorted_by_key(|key| key_parts(key)) {
             let offset = directory.first().map_or(0, |page| page.offset);
             return Err(pages.corrupt(offset, "the keys of the dictionary do not ascend"));
@@ -149,7 +150,7 @@ impl Dictionary {
     /// Returns the symbol of a name and a value, or `None` if it does not exist.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
         let mut cursor = self.cursor(Access::Cached);
         let name = name.as_bytes();
@@ -165,7 +166,7 @@ impl Dictionary {
     /// Returns the numbers of the symbols with this name whose value begins with `prefix`.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(super) fn range(&self, name: &str, prefix: &str) -> Result<Range<u32>> {
         let mut cursor = self.cursor(Access::Cached);
         let mut number_at = |name: &[u8], value: &[u8]| {

@@ -13,7 +13,7 @@ pub(crate) struct TableCursor {
     access: Access,
     page_idx: usize,
     payload: Arc<[u8]>,
-    /// The end of the entries in the payload, where the group starts begin.
+    /// The end of the entries in the payload, where the offsets of the restart points begin.
     entries_size: usize,
     /// The page has the entries from `first` up to, but not including, `end`.
     first: u32,
@@ -49,19 +49,18 @@ impl TableCursor {
         self.next
     }
 
-    /// Returns `true` if the next entry begins a group.
-    pub(crate) fn begins_group(&self) -> bool {
-        self.next == self.end || self.table.begins_group(self.next - self.first)
+    /// Returns `true` if the next entry is a restart point.
+    pub(crate) fn is_restart_point(&self) -> bool {
+        self.next == self.end || self.table.is_restart_point(self.next - self.first)
     }
 
-    /// Moves to an entry, or to an earlier entry of its group, from where steps lead to it. Returns
-    /// `true` if the next entry does not follow the entry that was decoded last, but begins a
-    /// group.
+    /// Moves to `number`, or to the restart point before it. Returns `true` if it moved to a
+    /// restart point, so that the caller must decode from there.
     ///
     /// # Errors
     /// The errors of [`Pages::page`](crate::block::page::Pages::page); [`Error::Corrupt`] if the
     /// entry does not exist or its page is invalid.
-    pub(crate) fn approach(&mut self, number: u32) -> Result<bool> {
+    pub(crate) fn seek_restart(&mut self, number: u32) -> Result<bool> {
         if !(self.first..self.end).contains(&number) {
             let Some(page_idx) = self.table.page_of(number) else {
                 let reason = format!("the index has no entry {number}");
@@ -69,27 +68,27 @@ impl TableCursor {
             };
             self.load(page_idx)?;
         } else if self.next <= number
-            && self.table.group_of(self.next - self.first)
-                == self.table.group_of(number - self.first)
+            && self.table.restart_of(self.next - self.first)
+                == self.table.restart_of(number - self.first)
         {
             // Fast path: ascending numbers.
             return Ok(false);
         }
-        self.go_to_group(self.table.group_of(number - self.first))?;
+        self.go_to_restart(self.table.restart_of(number - self.first))?;
         Ok(true)
     }
 
     /// Moves to the beginning of a page.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`].
+    /// The errors of [`TableCursor::seek_restart`].
     pub(crate) fn load(&mut self, page_idx: usize) -> Result<()> {
         let page = self.table.refs[page_idx];
         let payload = self.table.pages.page(page, self.access)?;
         let first = self.table.firsts[page_idx];
         let end = self.table.end_of(page_idx);
-        self.entries_size =
-            entries_size(&payload, end - first, self.table.group_size).ok_or_else(|| {
+        self.entries_size = entries_size(&payload, end - first, self.table.restart_interval)
+            .ok_or_else(|| {
                 self.table
                     .pages
                     .corrupt(page.offset, "a page of the index has unexpected entries")
@@ -103,18 +102,20 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Returns the number of groups of the page.
-    pub(crate) fn n_groups(&self) -> u32 {
-        (self.end - self.first).div_ceil(self.table.group_size)
+    /// Returns the number of restart points of the page.
+    pub(crate) fn n_restarts(&self) -> u32 {
+        (self.end - self.first).div_ceil(self.table.restart_interval)
     }
 
-    /// Moves to the first entry of a group of the page.
+    /// Moves to a restart point of the page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the group does not begin inside the page.
-    pub(crate) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
-        self.offset = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
-        self.next = self.first + group_idx * self.table.group_size;
+    /// [`Error::Corrupt`] if the restart point is not inside the page.
+    pub(crate) fn go_to_restart(&mut self, restart_idx: u32) -> Result<()> {
+        self.offset = self
+            .restart_offset(restart_idx)
+            .ok_or_else(|| self.damaged())?;
+        self.next = self.first + restart_idx * self.table.restart_interval;
         Ok(())
     }
 
@@ -122,10 +123,10 @@ impl TableCursor {
     /// argument.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`] if `decode` fails.
+    /// The errors of [`TableCursor::seek_restart`]; [`Error::Corrupt`] if `decode` fails.
     pub(crate) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
         if self.next == self.end {
-            self.approach(self.next)?;
+            self.seek_restart(self.next)?;
         }
         let mut src = &self.payload[self.offset..self.entries_size];
         let decoded = decode(&mut src).ok_or_else(|| self.damaged())?;
@@ -135,8 +136,8 @@ impl TableCursor {
         let ends_at_next = if self.next == self.end {
             self.offset == self.entries_size
         } else {
-            !self.table.begins_group(idx)
-                || self.group_start(self.table.group_of(idx)) == Some(self.offset)
+            !self.table.is_restart_point(idx)
+                || self.restart_offset(self.table.restart_of(idx)) == Some(self.offset)
         };
         if ends_at_next {
             Ok(decoded)
@@ -163,11 +164,11 @@ impl TableCursor {
         )
     }
 
-    fn group_start(&self, group_idx: u32) -> Option<usize> {
-        let offset = self.entries_size + group_idx as usize * START_SIZE;
+    fn restart_offset(&self, restart_idx: u32) -> Option<usize> {
+        let offset = self.entries_size + restart_idx as usize * RESTART_OFFSET_SIZE;
         let start = u32::from_le_bytes(
             self.payload
-                .get(offset..offset + START_SIZE)?
+                .get(offset..offset + RESTART_OFFSET_SIZE)?
                 .try_into()
                 .ok()?,
         ) as usize;
@@ -175,14 +176,14 @@ impl TableCursor {
     }
 }
 
-const START_SIZE: usize = 4;
+const RESTART_OFFSET_SIZE: usize = 4;
 
 /// Returns the end of the entries in a page, or `None` if it does not have `n` of them.
-fn entries_size(payload: &[u8], n: u32, group_size: u32) -> Option<usize> {
+fn entries_size(payload: &[u8], n: u32, restart_interval: u32) -> Option<usize> {
     let (rest, n_found) = payload.split_last_chunk()?;
     if u32::from_le_bytes(*n_found) != n {
         return None;
     }
     rest.len()
-        .checked_sub(n.div_ceil(group_size) as usize * START_SIZE)
+        .checked_sub(n.div_ceil(restart_interval) as usize * RESTART_OFFSET_SIZE)
 }

@@ -11,8 +11,9 @@ use crate::error::{Damaged, Result};
 #[derive(Debug)]
 pub(in crate::block::index) struct Table {
     pub(super) pages: Arc<Pages>,
-    /// Number of entries of a group: a power of two, because every step divides by it.
-    pub(super) group_size: u32,
+    /// Number of entries from one restart point to the next: a power of two, because every step
+    /// divides by it.
+    pub(super) restart_interval: u32,
     n: u32,
     /// The number of each page's first entry.
     pub(super) firsts: Vec<u32>,
@@ -25,18 +26,21 @@ impl Table {
     /// Reads the directory of a table of `n` entries.
     ///
     /// # Errors
-    /// The errors of [`Pages::read_page`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is
-    /// invalid.
+    /// The errors of [`Pages::read_page`]; [`Error::Corrupt`](crate::Error::Corrupt) if the
+    /// directory is invalid.
     pub(in crate::block::index) fn open(
         pages: &Arc<Pages>,
-        group_size: u32,
+        restart_interval: u32,
         n: u32,
         directory: &[PageRef],
     ) -> Result<Arc<Self>> {
-        assert!(group_size.is_power_of_two(), "groups of {group_size}");
+        assert!(
+            restart_interval.is_power_of_two(),
+            "restart interval {restart_interval}"
+        );
         let mut table = Self {
             pages: Arc::clone(pages),
-            group_size,
+            restart_interval,
             n,
             firsts: Vec::new(),
             refs: Vec::new(),
@@ -104,14 +108,14 @@ impl Table {
             .checked_sub(1)
     }
 
-    /// Returns the group of the entry at an index of a page.
-    pub(super) fn group_of(&self, idx: u32) -> u32 {
-        idx >> self.group_size.trailing_zeros()
+    /// Returns the index of the restart point at or before the entry at an index of a page.
+    pub(super) fn restart_of(&self, idx: u32) -> u32 {
+        idx >> self.restart_interval.trailing_zeros()
     }
 
-    /// Returns `true` if the entry at an index of a page begins a group.
-    pub(super) fn begins_group(&self, idx: u32) -> bool {
-        idx & (self.group_size - 1) == 0
+    /// Returns `true` if the entry at an index of a page is a restart point.
+    pub(super) fn is_restart_point(&self, idx: u32) -> bool {
+        idx & (self.restart_interval - 1) == 0
     }
 
     /// Returns the number after the last entry of a page.

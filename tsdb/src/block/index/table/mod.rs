@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! page        entries, one after the other
-//!             group starts, u32 each: where in the page every `group_size`-th entry begins
+//!             restart points, u32 each: where in the page every `restart_interval`-th entry begins
 //!             number of entries, u32
 //! directory   per page: number of its first entry (varint, less that of the page before), reference, key (size
 //!             varint, bytes)
 //! ```
-//! Each table defines the meaning of its entries and keys. The first entry of a group does not
-//! refer to entries before it, so that reading one entry costs half a group on average, not half a
-//! page.
+//! Each table defines the meaning of its entries and keys. The entry at a restart point does not
+//! refer to entries before it, so that reading one entry costs half an interval on average, not
+//! half a page.
 
 mod cursor;
 mod directory;

@@ -8,9 +8,9 @@ use crate::error::Result;
 /// Writes a table.
 pub(crate) struct TableWriter {
     page_size: usize,
-    group_size: u32,
+    restart_interval: u32,
     entries: Vec<u8>,
-    group_starts: Vec<u32>,
+    restart_offsets: Vec<u32>,
     /// The number of the first entry in `entries`.
     first: u32,
     /// The number of the next entry.
@@ -22,13 +22,14 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates an empty table with pages of `page_size` bytes and groups of `group_size` entries.
-    pub(crate) fn new(group_size: u32, page_size: usize) -> Self {
+    /// Creates an empty table with pages of `page_size` bytes and a restart point at every
+    /// `restart_interval`-th entry of a page.
+    pub(crate) fn new(restart_interval: u32, page_size: usize) -> Self {
         Self {
             page_size,
-            group_size,
+            restart_interval,
             entries: Vec::new(),
-            group_starts: Vec::new(),
+            restart_offsets: Vec::new(),
             first: 0,
             next: 0,
             key: Vec::new(),
@@ -42,9 +43,9 @@ impl TableWriter {
         self.next
     }
 
-    /// Returns `true` if the next entry is the first of a group.
-    pub(crate) fn begins_group(&self) -> bool {
-        (self.next - self.first).is_multiple_of(self.group_size)
+    /// Returns `true` if the next entry is a restart point.
+    pub(crate) fn is_restart_point(&self) -> bool {
+        (self.next - self.first).is_multiple_of(self.restart_interval)
     }
 
     /// Returns `true` if the next entry is the first of a page.
@@ -57,9 +58,10 @@ impl TableWriter {
     /// # Errors
     /// The errors of [`PageWriter::write`].
     pub(crate) fn push(&mut self, pages: &mut PageWriter, key: &[u8], entry: &[u8]) -> Result<()> {
-        if self.begins_group() {
-            self.group_starts
-                .push(u32::try_from(self.entries.len()).expect("a page is cut long before 4 GiB"));
+        if self.is_restart_point() {
+            self.restart_offsets.push(
+                u32::try_from(self.entries.len()).expect("a page is closed long before 4 GiB"),
+            );
         }
         if self.begins_page() {
             self.key.clear();
@@ -68,7 +70,7 @@ impl TableWriter {
         self.entries.extend_from_slice(entry);
         self.next += 1;
         if self.entries.len() >= self.page_size {
-            self.cut(pages)
+            self.close_page(pages)
         } else {
             Ok(())
         }
@@ -80,13 +82,13 @@ impl TableWriter {
     /// The errors of [`PageWriter::write`].
     pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         if !self.begins_page() {
-            self.cut(pages)?;
+            self.close_page(pages)?;
         }
         self.directory.finish(pages)
     }
 
-    fn cut(&mut self, pages: &mut PageWriter) -> Result<()> {
-        for start in self.group_starts.drain(..) {
+    fn close_page(&mut self, pages: &mut PageWriter) -> Result<()> {
+        for start in self.restart_offsets.drain(..) {
             self.entries.extend_from_slice(&start.to_le_bytes());
         }
         self.entries

@@ -73,7 +73,7 @@ impl<'a> Replay<'a> {
     /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not
     /// supported, [`Error::Corrupt`] if a valid frame holds an unknown record, and for damage under
     /// `Refuse`.
-    pub(crate) fn definitions(
+    pub(crate) fn load_definitions(
         wal_dir: &Path,
         epochs: &[Epoch],
         context: &'a ReplayContext<'a>,
@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
             let syncing = started.map_err(Error::io("start a thread for", wal_dir))?;
             for logs in &mut logs {
                 logs.par_iter_mut()
-                    .try_for_each(|log| log.definitions(context))?;
+                    .try_for_each(|log| log.load_definitions(context))?;
             }
             syncing.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
@@ -151,15 +151,16 @@ impl<'a> Replay<'a> {
     /// Replays the samples. Returns the statistics and the next free series ref.
     ///
     /// # Errors
-    /// The errors of [`Replay::definitions`], and [`Error::Interrupted`] if the replay is stopped.
-    pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
+    /// The errors of [`Replay::load_definitions`], and [`Error::Interrupted`] if the replay is
+    /// stopped.
+    pub(crate) fn replay_samples(mut self) -> Result<(ReplayStats, u64)> {
         for logs in &mut self.logs {
             logs.par_iter_mut()
-                .try_for_each(|log| log.samples(self.context, &self.earlier))?;
+                .try_for_each(|log| log.replay_samples(self.context, &self.earlier))?;
         }
         let mut stats = ReplayStats::default();
         for log in self.logs.iter().flatten() {
-            log.cut_torn_tails(self.context.fs)?;
+            log.truncate_torn_tails(self.context.fs)?;
             stats.add(log.stats);
             self.next_ref = self.next_ref.max(log.next_ref);
         }
