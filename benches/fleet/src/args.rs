@@ -264,8 +264,15 @@ pub(crate) struct CompareArgs {
 
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: CompareFormat,
+    pub(crate) format: OutputFormat,
 
+    #[command(flatten)]
+    pub(crate) programs: ProgramArgs,
+}
+
+/// Programs of the servers.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProgramArgs {
     /// Program to run as Varve [default: varve, beside this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) varve: Option<PathBuf>,
@@ -284,12 +291,13 @@ pub(crate) struct CompareArgs {
 pub(crate) enum ServerKind {
     Varve,
     Prometheus,
+    #[value(alias = "victoriametrics")]
     VictoriaMetrics,
 }
 
 /// Output format of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompareFormat {
+pub(crate) enum OutputFormat {
     Table,
     Json,
 }

@@ -14,7 +14,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of other requests. Enough to read everything, or for the server to merge everything that
 /// it stores.
 const READ_TIMEOUT: Duration = Duration::from_secs(1200);
-/// Maximum size of a retained body. Longer bodies are only counted.
+/// Maximum size of a retained body. Longer bodies are only counted, except by a client with a bound.
 const BODY_SIZE_MAX: u64 = 64 << 20;
 /// Maximum size of the part of an error's body that is shown.
 const TEXT_SIZE_MAX: usize = 500;
@@ -26,6 +26,10 @@ pub(crate) struct Client {
     url: String,
     /// Value of the header `Authorization` of GET requests.
     authorization: Option<String>,
+    /// Timeout of requests other than writes.
+    timeout: Duration,
+    /// A longer body is an error. `None`: bodies longer than [`BODY_SIZE_MAX`] are not retained.
+    body_size_max: Option<u64>,
 }
 
 /// A response.
@@ -33,7 +37,7 @@ pub(crate) struct Client {
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
-    /// Empty if the body is longer than [`BODY_SIZE_MAX`].
+    /// Empty if the body is longer than [`BODY_SIZE_MAX`] and the client has no bound.
     pub(crate) body: Vec<u8>,
     /// Length of the body in bytes.
     pub(crate) size: u64,
@@ -53,6 +57,17 @@ impl Client {
             agent: config.build().into(),
             url: url.to_owned(),
             authorization: None,
+            timeout: READ_TIMEOUT,
+            body_size_max: None,
+        }
+    }
+
+    /// Bounds the time of a request and the size of its response's body, which is retained.
+    pub(crate) fn with_bounds(self, timeout: Duration, body_size_max: u64) -> Self {
+        Self {
+            timeout,
+            body_size_max: Some(body_size_max),
+            ..self
         }
     }
 
@@ -73,12 +88,12 @@ impl Client {
             .agent
             .get(format!("{}{path}", self.url))
             .config()
-            .timeout_global(Some(READ_TIMEOUT))
+            .timeout_global(Some(self.timeout))
             .build();
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        receive(request.call())
+        self.receive(request.call())
     }
 
     /// Sends a POST request without a body to `path` below the URL.
@@ -90,9 +105,9 @@ impl Client {
             .agent
             .post(format!("{}{path}", self.url))
             .config()
-            .timeout_global(Some(READ_TIMEOUT))
+            .timeout_global(Some(self.timeout))
             .build();
-        receive(request.send_empty())
+        self.receive(request.send_empty())
     }
 
     /// Sends a remote-write request to the URL itself.
@@ -116,11 +131,31 @@ impl Client {
         let request = request
             .header("content-type", content_type)
             .header("content-encoding", "snappy");
-        receive(
+        self.receive(
             request
                 .header("x-prometheus-remote-write-version", version)
                 .send(body),
         )
+    }
+
+    fn receive(
+        &self,
+        response: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Response> {
+        let mut response = response.context("send a request")?;
+        let retry_after = response
+            .headers()
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let reader = response.body_mut().as_reader();
+        let (body, size) = read_body(reader, self.body_size_max).context("read the response")?;
+        let status = response.status().as_u16();
+        Ok(Response {
+            status,
+            retry_after: retry_after.map(Duration::from_secs),
+            body,
+            size,
+        })
     }
 }
 
@@ -137,25 +172,20 @@ impl Response {
     }
 }
 
-fn receive(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Response> {
-    let mut response = response.context("send a request")?;
-    let retry_after = response
-        .headers()
-        .get("retry-after")
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    let (body, size) = read_body(response.body_mut().as_reader()).context("read the response")?;
-    let status = response.status().as_u16();
-    Ok(Response {
-        status,
-        retry_after: retry_after.map(Duration::from_secs),
-        body,
-        size,
-    })
-}
-
-fn read_body(mut reader: impl Read) -> io::Result<(Vec<u8>, u64)> {
+fn read_body(mut reader: impl Read, size_max: Option<u64>) -> io::Result<(Vec<u8>, u64)> {
     let mut body = Vec::new();
-    let n_retained = reader.by_ref().take(BODY_SIZE_MAX).read_to_end(&mut body)? as u64;
+    let n_retained = reader
+        .by_ref()
+        .take(size_max.unwrap_or(BODY_SIZE_MAX))
+        .read_to_end(&mut body)? as u64;
+    if size_max.is_some() {
+        if reader.read(&mut [0])? > 0 {
+            return Err(io::Error::other(format!(
+                "the body is longer than {n_retained} bytes"
+            )));
+        }
+        return Ok((body, n_retained));
+    }
     let n_counted = io::copy(&mut reader, &mut io::sink())?;
     if n_counted > 0 {
         body = Vec::new();
@@ -220,5 +250,12 @@ mod tests {
     #[test]
     fn text_is_escaped_for_a_query_string() {
         assert_eq!(escape("{a=\"b\"}"), "%7Ba%3D%22b%22%7D");
+    }
+
+    #[test]
+    fn a_bounded_body_is_retained_or_an_error() {
+        let (body, size) = read_body(&b"four"[..], Some(4)).unwrap();
+        assert_eq!((body.as_slice(), size), (&b"four"[..], 4));
+        assert!(read_body(&b"four"[..], Some(3)).is_err());
     }
 }

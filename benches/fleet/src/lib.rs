@@ -27,7 +27,9 @@ mod output;
 )]
 mod process;
 mod query;
+mod server;
 mod server_process;
+mod statistics;
 mod table;
 mod unbounded;
 mod verify;

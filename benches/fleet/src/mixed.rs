@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::args::{MixedArgs, now_ms};
 use crate::fleet::Fleet;
 use crate::output::print;
-use crate::query::{QueryResult, geometric_mean, run_all};
+use crate::query::{QueryResult, geometric_mean_ms, run_all};
 use crate::table::table;
 use crate::write::{WriteOptions, Written, write_fleet};
 
@@ -123,8 +123,8 @@ fn comparison(quiet: &[QueryResult], concurrent: &[QueryResult]) -> String {
     ] {
         rows.push(row(
             name,
-            geometric_mean(quiet, is_metadata),
-            geometric_mean(concurrent, is_metadata),
+            geometric_mean_ms(quiet, is_metadata),
+            geometric_mean_ms(concurrent, is_metadata),
         ));
     }
     table(

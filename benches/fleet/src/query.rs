@@ -1,6 +1,6 @@
 //! `varve-bench query`: the queries of dashboards over a fleet, their latency and response size.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::args::QueryArgs;
 use crate::client::{Client, escape};
 use crate::output::print;
+use crate::statistics::{geometric_mean, median};
 use crate::table::table;
 
 /// Range queries cover an hour with a step of a minute, as the panel of a dashboard.
@@ -245,15 +246,8 @@ impl Request {
     fn path(self, end_s: i64) -> String {
         let start_s = end_s - RANGE_S;
         match self {
-            // `nocache` keeps VictoriaMetrics from using its result cache.
-            Self::Instant(query) => format!(
-                "/api/v1/query?nocache=1&time={end_s}&query={}",
-                escape(query)
-            ),
-            Self::Range(query) => format!(
-                "/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={STEP_S}&query={}",
-                escape(query)
-            ),
+            Self::Instant(query) => instant_path(query, end_s),
+            Self::Range(query) => range_path(query, start_s, end_s, STEP_S),
             Self::Metadata(call) => {
                 let (path, query) = call.split_once('?').unwrap_or((call, ""));
                 let matcher = query
@@ -268,6 +262,33 @@ impl Request {
     }
 }
 
+/// Returns the path of an instant query. `nocache` keeps servers from using their result cache.
+pub(crate) fn instant_path(query: &str, time_s: i64) -> String {
+    format!(
+        "/api/v1/query?nocache=1&time={time_s}&query={}",
+        escape(query)
+    )
+}
+
+/// Returns the path of a range query that uses no result cache.
+pub(crate) fn range_path(query: &str, start_s: i64, end_s: i64, step_s: i64) -> String {
+    format!(
+        "/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={step_s}&query={}",
+        escape(query)
+    )
+}
+
+/// Returns the expressions of the queries, without the metadata requests.
+pub(crate) fn expressions() -> Vec<&'static str> {
+    let mut expressions = Vec::new();
+    for query in &QUERIES {
+        if let Request::Instant(expression) | Request::Range(expression) = query.request {
+            expressions.push(expression);
+        }
+    }
+    expressions
+}
+
 /// Returns the number of results in a response.
 fn n_results(body: &[u8]) -> usize {
     let Ok(response) = serde_json::from_slice::<Value>(body) else {
@@ -280,22 +301,13 @@ fn n_results(body: &[u8]) -> usize {
         .map_or(0, Vec::len)
 }
 
-/// Returns the median.
-pub(crate) fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
 /// Returns the geometric mean of the medians. Returns `None` if one is missing.
-pub(crate) fn geometric_mean(results: &[QueryResult], is_metadata: bool) -> Option<f64> {
+pub(crate) fn geometric_mean_ms(results: &[QueryResult], is_metadata: bool) -> Option<f64> {
     let of_kind = results
         .iter()
         .filter(|result| result.is_metadata == is_metadata);
-    let logs: Option<Vec<f64>> = of_kind
-        .map(|result| result.median_ms.map(f64::ln))
-        .collect();
-    let logs = logs.filter(|logs| !logs.is_empty())?;
-    Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    let medians: Option<Vec<f64>> = of_kind.map(|result| result.median_ms).collect();
+    geometric_mean(&medians?)
 }
 
 /// Returns the value of the first series of an instant query, 0 if there is none.
@@ -370,19 +382,12 @@ mod tests {
 
     #[test]
     fn the_mean_needs_every_median() {
-        let mean = geometric_mean(&[result(Some(2.0)), result(Some(8.0))], false).unwrap();
+        let mean = geometric_mean_ms(&[result(Some(2.0)), result(Some(8.0))], false).unwrap();
         assert!((mean - 4.0).abs() < 1e-12);
         assert_eq!(
-            geometric_mean(&[result(Some(2.0)), result(None)], false),
+            geometric_mean_ms(&[result(Some(2.0)), result(None)], false),
             None
         );
-        assert_eq!(geometric_mean(&[result(Some(2.0))], true), None);
-    }
-
-    #[test]
-    fn the_median_is_the_middle_value() {
-        let mut times = [5, 1, 3].map(Duration::from_millis);
-        assert_eq!(median(&mut times), Duration::from_millis(3));
-        assert_eq!(median(&mut []), Duration::ZERO);
+        assert_eq!(geometric_mean_ms(&[result(Some(2.0))], true), None);
     }
 }

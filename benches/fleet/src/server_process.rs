@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::client::Client;
 
-/// Maximum time for a server to start.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time for a server to start, or to stop.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// The resolution of the measured start times.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -68,13 +68,7 @@ impl ServerProcess {
         let mut peer = Self { name, child, port };
         let client = Client::new(&peer.url(""));
         peer.wait("start", TIMEOUT, |peer| {
-            if let Some(status) = peer
-                .child
-                .try_wait()
-                .context("wait for the child process")?
-            {
-                bail!("{} exited: {status}", peer.name);
-            }
+            peer.check_runs()?;
             Ok(client
                 .get(ready)
                 .is_ok_and(|response| response.is_success()))
@@ -88,6 +82,27 @@ impl ServerProcess {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Returns an error if the server has exited.
+    pub(crate) fn check_runs(&mut self) -> Result<()> {
+        match self.child.try_wait().context("wait for a server")? {
+            Some(status) => bail!("{} exited: {status}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends SIGTERM and waits until the server has exited.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let status = Command::new("sh")
+            .args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()])
+            .status()
+            .context("send SIGTERM")?;
+        ensure!(status.success(), "send SIGTERM to {}: {status}", self.name);
+        self.wait("stop", TIMEOUT, |peer| {
+            let status = peer.child.try_wait().context("wait for a server")?;
+            Ok(status.is_some())
+        })
     }
 
     /// Polls until `is_done` returns `true`.

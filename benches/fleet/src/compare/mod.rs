@@ -5,22 +5,22 @@
 //! that a temporarily busy machine favors none. Results are medians over the rounds.
 
 mod report;
-mod server;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use varve_model::labels::METRIC_NAME;
 
-use crate::args::{CompareArgs, CompareFormat, now_ms};
+use crate::args::{CompareArgs, OutputFormat, now_ms};
 use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
 use crate::output::print;
 use crate::process::{self, ProcessUsage};
 use crate::query::{query_scalar, run_all};
+use crate::server::{self, Running, Server};
+use crate::server_process::Scratch;
 use crate::write::{WriteOptions, Written, write_fleet};
 use report::{Measurements, Report};
-use server::{Running, Server};
 
 /// A metric with one series per machine: a restarted server must return all its samples.
 const PROBE: &str = "node_load1";
@@ -45,7 +45,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// # Errors
 /// If a server cannot be run or rejects samples.
 pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
-    let servers = server::list(args)?;
+    let servers = server::list(&args.servers, &args.programs, None)?;
     let start_ms = now_ms() - args.fleet.n_rounds() * args.fleet.interval_ms();
     let mut bench = Bench {
         fleet: Fleet::new(args.fleet.options(start_ms)),
@@ -74,8 +74,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         }
     }
     match args.format {
-        CompareFormat::Table => print(report),
-        CompareFormat::Json => print(report.json()? + "\n"),
+        OutputFormat::Table => print(report),
+        OutputFormat::Json => print(report.json()? + "\n"),
     }
 }
 
@@ -88,7 +88,8 @@ struct Bench {
 impl Bench {
     /// Runs all steps against one server.
     fn run(&mut self, server: &Server) -> Result<Measurements> {
-        let mut running = server.start()?;
+        let scratch = Scratch::new(server.name())?;
+        let mut running = server.start(scratch.path())?;
         let n_before = self.n_rounds - (self.n_rounds / LAST_PART).max(1);
         let empty = process::usage(running.pid())?;
         let new = self.write(&running, 0..1)?;

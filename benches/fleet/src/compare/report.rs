@@ -5,9 +5,9 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::server::Server;
-use crate::query::{QueryResult, geometric_mean};
-use crate::table::table;
+use crate::query::{QueryResult, geometric_mean_ms};
+use crate::server::Server;
+use crate::table::{ratio_cells, ratio_header, table};
 
 /// The measurements of one server in one round.
 #[derive(Debug, Clone, Serialize)]
@@ -96,7 +96,7 @@ impl Report {
                 name: name.to_owned(),
                 decimals: 2,
                 value: Box::new(move |measurements| {
-                    geometric_mean(&measurements.queries, is_metadata)
+                    geometric_mean_ms(&measurements.queries, is_metadata)
                 }),
             });
         }
@@ -172,55 +172,15 @@ impl fmt::Display for Report {
         for server in &self.servers {
             writeln!(f, "{}: {}", server.name, server.version)?;
         }
-        let mut header = vec![String::new()];
-        for (i, server) in self.servers.iter().enumerate() {
-            header.push(server.name.to_owned());
-            if i > 0 {
-                header.push(format!("{} / peer", self.servers[0].name));
-            }
-        }
+        let names: Vec<_> = self.servers.iter().map(|server| server.name).collect();
         let mut rows = Vec::new();
         for row in self.rows() {
             let medians = self.servers.iter().map(|server| server.median(&row));
             let medians: Vec<_> = medians.collect();
             let mut line = vec![row.name];
-            line.extend(cells(&medians, row.decimals));
+            line.extend(ratio_cells(&medians, row.decimals));
             rows.push(line);
         }
-        f.write_str(&table(&header, &rows))
-    }
-}
-
-/// Returns the cells of a row: the first value, then each other value followed by the ratio of the
-/// first value to it.
-fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
-    let mut cells = Vec::new();
-    for (i, &value) in medians.iter().enumerate() {
-        cells.push(match value {
-            Some(value) => format!("{value:.decimals$}"),
-            None => "none".to_owned(),
-        });
-        if i > 0 {
-            let ratio = medians[0]
-                .zip(value)
-                .filter(|(_, other)| *other != 0.0)
-                .map(|(own, other)| own / other);
-            cells.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
-        }
-    }
-    cells
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_are_of_the_first_server_to_the_others() {
-        assert_eq!(
-            cells(&[Some(1.0), Some(4.0), None], 1),
-            ["1.0", "4.0", "0.25", "none", "-"]
-        );
-        assert_eq!(cells(&[None, Some(0.0)], 0), ["none", "0", "-"]);
+        f.write_str(&table(&ratio_header(&names), &rows))
     }
 }

@@ -35,7 +35,7 @@ use varve_model::{Labels, Sample};
 
 use identity::Node;
 use model::Moment;
-use noise::{below, mix2};
+pub(crate) use noise::{below, mix2};
 use template::{Job, Row, Subject};
 
 /// Number of machines per control plane.

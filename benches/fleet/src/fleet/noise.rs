@@ -15,12 +15,12 @@ pub(super) fn mix(seed: u64) -> u64 {
 }
 
 /// Returns a hash of two numbers.
-pub(super) fn mix2(seed: u64, with: u64) -> u64 {
+pub(crate) fn mix2(seed: u64, with: u64) -> u64 {
     mix(mix(seed) ^ with)
 }
 
 /// Maps a random number uniformly to `0..bound`. `bound` must not be 0.
-pub(super) fn below(random: u64, bound: u64) -> u64 {
+pub(crate) fn below(random: u64, bound: u64) -> u64 {
     let product = u128::from(random) * u128::from(bound);
     u64::try_from(product >> 64).expect("less than the bound")
 }
