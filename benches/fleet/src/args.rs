@@ -14,6 +14,10 @@ const CONNECTIONS_MAX: u64 = 256;
 /// Maximum number of samples per request. With labels of 500 bytes, a request is below the default
 /// limits of servers.
 const SAMPLES_PER_REQUEST_MAX: u64 = 50_000;
+/// Maximum number of days of `history`.
+const DAYS_MAX: u64 = 400;
+/// Maximum number of queries of `history`.
+const QUERIES_MAX: u64 = 10_000;
 
 /// Load generator and comparison of servers: a simulated kube-prometheus fleet.
 #[derive(Debug, Parser)]
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     NoisyNeighbor(NoisyNeighborArgs),
     /// Run Varve and its peers one after the other under the same load and compare them
     Compare(CompareArgs),
+    /// Compare how Varve and its peers store days of data and answer queries over them
+    History(HistoryArgs),
 }
 
 /// Parameters of the fleet.
@@ -261,6 +267,59 @@ pub(crate) struct CompareArgs {
     /// Repetitions of each query
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) repeats: u8,
+
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: OutputFormat,
+
+    #[command(flatten)]
+    pub(crate) programs: ProgramArgs,
+}
+
+/// Flags of `varve-bench history`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HistoryArgs {
+    /// Servers to compare
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "varve,victoria-metrics"
+    )]
+    pub(crate) servers: Vec<ServerKind>,
+
+    /// Days of data
+    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u64).range(1..=DAYS_MAX))]
+    pub(crate) days: u64,
+
+    /// Active series
+    #[arg(long, value_name = "N", default_value = "22000", value_parser = clap::value_parser!(u64).range(1..=ACTIVE_SERIES_MAX as u64))]
+    pub(crate) active_series: u64,
+
+    /// Share of the pods that is replaced per hour, with their series
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = parse_share)]
+    pub(crate) churn: f64,
+
+    /// JSON file with expressions to draw from: a list of strings, or an object with `expressions`,
+    /// a list of objects with `expr` [default: the expressions of `query`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) expressions: Option<PathBuf>,
+
+    /// Number of queries
+    #[arg(long, value_name = "N", default_value = "40", value_parser = clap::value_parser!(u64).range(1..=QUERIES_MAX))]
+    pub(crate) queries: u64,
+
+    /// Seed of the queries
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+
+    /// Repetitions of each query after the first time
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
+
+    /// Directory that keeps the data of all servers; data of an earlier run is used again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
 
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]

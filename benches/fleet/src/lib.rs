@@ -16,6 +16,7 @@ mod args;
 mod client;
 mod compare;
 mod fleet;
+mod history;
 mod message;
 mod mixed;
 mod noisy_neighbor;
@@ -55,5 +56,6 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Unbounded(args) => unbounded::unbounded(args),
         Command::NoisyNeighbor(args) => noisy_neighbor::noisy_neighbor(args),
         Command::Compare(args) => compare::compare(args),
+        Command::History(args) => history::history(args),
     }
 }
