@@ -238,30 +238,7 @@ impl SampleColumns {
             self.append(&mut other.clone());
             return 0;
         }
-        let mut our = 0;
-        let mut their = 0;
-        let mut n_conflicts = 0;
-        // Indexes at which the next sample of each side would follow its own predecessor. The first
-        // of `ours` follows the samples that stay in `self`.
-        let mut our_next = self.len();
-        let mut their_next = usize::MAX;
-        while our < ours.len() || their < other.len() {
-            let our_ms = ours.timestamps_ms.get(our).copied();
-            let their_ms = other.timestamps_ms.get(their).copied();
-            if our_ms.is_none_or(|our_ms| their_ms.is_some_and(|their_ms| their_ms < our_ms)) {
-                their_next = self.push_from(other, their, their_next);
-                their += 1;
-                continue;
-            }
-            if their_ms == our_ms {
-                n_conflicts += u64::from(!ours.is_same(our, other, their));
-                their += 1;
-                their_next = usize::MAX;
-            }
-            our_next = self.push_from(&ours, our, our_next);
-            our += 1;
-        }
-        n_conflicts
+        self.push_merged(&ours, other)
     }
 
     /// Merges the samples from the index `from` on, which have another source, with the samples
@@ -275,9 +252,39 @@ impl SampleColumns {
             return self.clear_reset_hint(from);
         }
         let theirs = self.split_off(from);
-        let mut ours = self.split_off(start);
-        ours.merge(&theirs);
-        self.append(&mut ours);
+        let first_ms = theirs.timestamps_ms[0];
+        let n_before = self.timestamps_ms[start..].partition_point(|&t| t < first_ms);
+        let ours = self.split_off(start + n_before);
+        self.push_merged(&ours, &theirs);
+    }
+
+    /// Appends the samples of `ours`, whose predecessor is the last sample, and of `theirs` in order
+    /// of time. Of two samples at one timestamp, the sample in `ours` wins. Returns the number of
+    /// timestamps at which the two samples differ.
+    fn push_merged(&mut self, ours: &Self, theirs: &Self) -> u64 {
+        let mut our = 0;
+        let mut their = 0;
+        let mut n_conflicts = 0;
+        // Indexes at which the next sample of each side would follow its own predecessor.
+        let mut our_next = self.len();
+        let mut their_next = usize::MAX;
+        while our < ours.len() || their < theirs.len() {
+            let our_ms = ours.timestamps_ms.get(our).copied();
+            let their_ms = theirs.timestamps_ms.get(their).copied();
+            if our_ms.is_none_or(|our_ms| their_ms.is_some_and(|their_ms| their_ms < our_ms)) {
+                their_next = self.push_from(theirs, their, their_next);
+                their += 1;
+                continue;
+            }
+            if their_ms == our_ms {
+                n_conflicts += u64::from(!ours.is_same(our, theirs, their));
+                their += 1;
+                their_next = usize::MAX;
+            }
+            our_next = self.push_from(ours, our, our_next);
+            our += 1;
+        }
+        n_conflicts
     }
 
     /// Splits off the samples from the index `at` on.
