@@ -38,6 +38,7 @@ mod share;
 pub(crate) mod shared_results;
 pub(crate) mod sort;
 mod stream;
+mod time_cursor;
 pub(crate) mod workers;
 
 pub(crate) use evaluator::{Evaluator, Settings};

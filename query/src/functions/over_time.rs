@@ -26,11 +26,11 @@ pub(super) fn avg(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 }
 
 pub(super) fn max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extremum(window, |value, best| value > best).map(|at| window.values[at])
+    extreme_value(window.values, |value, best| value > best)
 }
 
 pub(super) fn min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extremum(window, |value, best| value < best).map(|at| window.values[at])
+    extreme_value(window.values, |value, best| value < best)
 }
 
 pub(super) fn ts_of_max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
@@ -41,16 +41,56 @@ pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
-/// Returns the index of the extremum, as determined by `beats`. Any value replaces NaN.
-fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
-    let mut best = 0;
-    for (at, &value) in window.values.iter().enumerate() {
-        let current = window.values[best];
-        if beats(value, current) || current.is_nan() {
-            best = at;
+/// Number of extremes that are computed side by side: two vectors of most processors.
+const LANES: usize = 8;
+
+/// Returns the extreme value, as determined by `beats`, with the bits of its first occurrence. Any
+/// value replaces NaN.
+fn extreme_value(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> Option<f64> {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    // A short window is faster in order.
+    let Some((&first, chunks)) = chunks.split_first() else {
+        return extreme_index(values, &beats).map(|idx| values[idx]);
+    };
+    let mut lanes = first;
+    let mut has_nan = first.iter().chain(rest).any(|value| value.is_nan());
+    for chunk in chunks {
+        for (best, &value) in lanes.iter_mut().zip(chunk) {
+            has_nan |= value.is_nan();
+            *best = if beats(value, *best) { value } else { *best };
         }
     }
-    (!window.values.is_empty()).then_some(best)
+    if has_nan {
+        return extreme_index(values, &beats).map(|idx| values[idx]);
+    }
+    let mut extreme = lanes[0];
+    for &value in lanes[1..].iter().chain(rest) {
+        extreme = if beats(value, extreme) {
+            value
+        } else {
+            extreme
+        };
+    }
+    // 0 and -0 are equal and have different bits.
+    if extreme == 0.0 {
+        return values.iter().copied().find(|&value| value == 0.0);
+    }
+    Some(extreme)
+}
+
+/// Returns the index of the extremum, as determined by `beats`. Any value replaces NaN.
+fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
+    extreme_index(window.values, &beats)
+}
+
+fn extreme_index(values: &[f64], beats: &impl Fn(f64, f64) -> bool) -> Option<usize> {
+    let mut best = 0;
+    for (idx, &value) in values.iter().enumerate() {
+        if beats(value, values[best]) || values[best].is_nan() {
+            best = idx;
+        }
+    }
+    (!values.is_empty()).then_some(best)
 }
 
 pub(super) fn stddev(window: &Window<'_>, _: &[f64]) -> Option<f64> {
@@ -229,6 +269,7 @@ mod tests {
     use super::super::RangeKernel;
     use super::super::window::on_window;
     use super::*;
+    use proptest::prelude::*;
 
     fn check(kernel: RangeKernel, values: &[f64], expect: f64) {
         let value = on_window(10_000, values, |window| kernel(window, &[0.5])).unwrap();
@@ -244,6 +285,26 @@ mod tests {
         check(sum, &[f64::MAX, f64::MAX, -1.0], f64::INFINITY);
         check(avg, &[f64::MAX, f64::MAX], f64::MAX);
         check(avg, &[1.0, 2.0, 6.0], 3.0);
+    }
+
+    proptest! {
+        #[test]
+        fn extremes_have_the_bits_of_the_first_in_order(
+            values in proptest::collection::vec(prop_oneof![8 => -3..3_i32, 1 => Just(99)], 0..60), is_zero: bool,
+        ) {
+            let value = |&number: &i32| match number {
+                99 => f64::NAN,
+                0 => -0.0,
+                1 if is_zero => 0.0,
+                _ => f64::from(number) * if is_zero { 0.0 } else { 0.5 },
+            };
+            let values: Vec<_> = values.iter().map(value).collect();
+            let greater = |value: f64, best: f64| value > best;
+            let less = |value: f64, best: f64| value < best;
+            let in_order = |idx: usize| values[idx].to_bits();
+            prop_assert_eq!(extreme_value(&values, greater).map(f64::to_bits), extreme_index(&values, &greater).map(in_order));
+            prop_assert_eq!(extreme_value(&values, less).map(f64::to_bits), extreme_index(&values, &less).map(in_order));
+        }
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! Windows that slide along the samples of a series, one per step.
 
+use std::ops::Range;
+
 use varve_promql::duration::seconds;
 
 use crate::error::Result;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::select::RangeSamples;
+use crate::eval::time_cursor::TimeCursor;
 use crate::functions::window::Window;
 use crate::plan::Shift;
 use crate::steps::Steps;
+
+/// Number of values that are searched for a decrease at once.
+const DECREASE_CHUNK: usize = 256;
 
 /// Windows that slide along one series.
 #[derive(Debug, Clone, Copy)]
@@ -32,10 +38,11 @@ impl Windows {
         let timestamps_ms = &samples.floats.timestamps_ms;
         let values = &samples.floats.values;
         let range_seconds = seconds(self.range_ms);
+        let has_decrease = has_decrease(values);
         // `decrease` is the index of the last float before `to` that is less than its predecessor,
         // or 0.
-        let mut from = 0;
-        let mut to = 0;
+        let mut from = TimeCursor::default();
+        let mut to = TimeCursor::default();
         let mut decrease = 0;
         let mut from_histogram = 0;
         let mut to_histogram = 0;
@@ -44,16 +51,14 @@ impl Windows {
             let start_ms = end_ms.saturating_sub(self.range_ms);
             let first_ms = start_ms.saturating_sub(self.margins_ms.0);
             let last_ms = end_ms.saturating_add(self.margins_ms.1);
-            let to_before = to;
+            let to_before = to.n_before();
             let to_histogram_before = to_histogram;
-            while timestamps_ms.get(to).is_some_and(|&t| t <= last_ms) {
-                if to > 0 && values[to] < values[to - 1] {
-                    decrease = to;
-                }
-                to += 1;
-            }
-            while from < to && timestamps_ms[from] <= first_ms {
-                from += 1;
+            to.move_after(last_ms, timestamps_ms);
+            from.move_after(first_ms, timestamps_ms);
+            let from = from.n_before();
+            let to = to.n_before();
+            if has_decrease {
+                decrease = last_decrease(values, to_before..to).unwrap_or(decrease);
             }
             while samples
                 .histograms
@@ -90,6 +95,24 @@ impl Windows {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if a value is less than its predecessor.
+fn has_decrease(values: &[f64]) -> bool {
+    let next = values.get(1..).unwrap_or(&[]);
+    // A chunk without a branch compiles to vector instructions.
+    values
+        .chunks(DECREASE_CHUNK)
+        .zip(next.chunks(DECREASE_CHUNK))
+        .any(|(values, next)| {
+            let pairs = values.iter().zip(next);
+            pairs.fold(false, |any, (value, next)| any | (next < value))
+        })
+}
+
+/// Returns the index of the last value, of those in a range, that is less than its predecessor.
+fn last_decrease(values: &[f64], mut range: Range<usize>) -> Option<usize> {
+    range.rfind(|&idx| idx > 0 && values[idx] < values[idx - 1])
 }
 
 /// Returns the number of samples in a window. A histogram counts by its size.

@@ -9,6 +9,7 @@ use varve_tsdb::select::Series as StoredSeries;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
 use crate::eval::stream::Batch;
+use crate::eval::time_cursor::TimeCursor;
 use crate::histogram::from_storage;
 use crate::plan::Shift;
 use crate::steps::Steps;
@@ -132,13 +133,11 @@ impl LatestSamples<'_> {
             values,
             ..
         } = self.samples;
-        let mut after = 0;
+        let mut cursor = TimeCursor::default();
         for (step, time_ms) in self.steps.times_ms().enumerate() {
             let time_ms = self.shift.apply(time_ms);
-            while timestamps_ms.get(after).is_some_and(|&t| t <= time_ms) {
-                after += 1;
-            }
-            let Some(at) = after.checked_sub(1) else {
+            cursor.move_after(time_ms, timestamps_ms);
+            let Some(at) = cursor.n_before().checked_sub(1) else {
                 continue;
             };
             if timestamps_ms[at] > time_ms.saturating_sub(self.lookback_ms)
