@@ -78,12 +78,15 @@ impl Series {
     /// before they are visited.
     ///
     /// # Errors
-    /// The first error of `visit`.
-    pub fn try_for_each<E>(
+    /// [`Error::Interrupted`] if the request is interrupted, and the first error of `visit`.
+    pub fn try_for_each<E: From<Error>>(
         batch: &[Self],
         mut visit: impl FnMut(&Self) -> Result<(), E>,
     ) -> Result<(), E> {
         for series in batch.chunks(PREFETCHED_SERIES) {
+            if let Some(first) = series.first() {
+                first.ctx().check().map_err(Error::from)?;
+            }
             // Two passes: the first loads the positions of the samples, the second the samples.
             let mut runs = [None; PREFETCHED_SERIES];
             for (run, series) in runs.iter_mut().zip(series) {
@@ -99,6 +102,14 @@ impl Series {
             }
         }
         Ok(())
+    }
+
+    /// Returns the context of the request that reads the series.
+    fn ctx(&self) -> &QueryContext {
+        match &self.narrowed {
+            Some((ctx, _)) => ctx,
+            None => &self.batch.reads.ctx,
+        }
     }
 
     /// Returns the head that has the first samples of the series, and its slot.
@@ -135,21 +146,21 @@ impl Series {
     }
 
     /// Appends the samples in the selected range to `out`, in order of time, including staleness
-    /// markers. The caller owns and accounts for `out`.
+    /// markers. The caller owns and accounts for `out`, and checks the context of the request every
+    /// few hundred series, as [`SeriesSet`](super::SeriesSet) and [`Series::try_for_each`] do.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the request is interrupted,
     /// [`Error::Limit`] if it has read too many samples, and errors of reading blocks.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
-        let reads = &*self.batch.reads;
-        let (ctx, range) = self
-            .narrowed
-            .as_ref()
-            .map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
+        let range = match &self.narrowed {
+            Some((_, range)) => *range,
+            None => self.batch.reads.range,
+        };
         let read = self
             .read_all(range, out)
-            .and_then(|()| Ok(ctx.count_samples(out.len() - n_before)?));
+            .and_then(|()| Ok(self.ctx().count_samples(out.len() - n_before)?));
         if read.is_err() {
             out.truncate(n_before);
         }
@@ -177,16 +188,13 @@ impl Reads {
         out: &mut SampleColumns,
     ) -> Result<()> {
         match &self.streams[stream] {
-            StreamReads::Heads(heads) => {
-                self.ctx.check()?;
-                heads[place.head as usize]
-                    .read(place.at, range, out)
-                    .map_err(|_damaged| Error::Corrupt {
-                        path: "head".into(),
-                        offset: 0,
-                        reason: "a chunk in memory does not decode".to_owned(),
-                    })
-            }
+            StreamReads::Heads(heads) => heads[place.head as usize]
+                .read(place.at, range, out)
+                .map_err(|_damaged| Error::Corrupt {
+                    path: "head".into(),
+                    offset: 0,
+                    reason: "a chunk in memory does not decode".to_owned(),
+                }),
             StreamReads::Block(block) => block.read(place.at, range, out),
         }
     }
