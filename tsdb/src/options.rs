@@ -67,7 +67,9 @@ pub struct Options {
     pub ahead_max_ms: i64,
     /// Maximum memory of series and samples in bytes. Above it, appends are rejected.
     pub head_size_max_bytes: usize,
-    /// Interval between flushes of the heads. Bounds the length of the log to replay.
+    /// Interval between flushes of the heads. Bounds the length of the log to replay. The heads are
+    /// also flushed when the samples of senders have moved forward by twice this time, as in a
+    /// backfill.
     pub flush_interval: Duration,
     /// Size of samples in memory, in bytes, at which the heads are flushed before the interval has
     /// passed.

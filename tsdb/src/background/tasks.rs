@@ -23,6 +23,11 @@ use crate::store::Store;
 const FLUSH_CHECK: Duration = Duration::from_millis(100);
 /// Minimum time between flushes because of the memory of the heads: a flush may fail at once.
 const SIZE_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of flush intervals by which senders may move forward in the time of their samples before
+/// the heads are flushed. A sender of live samples stays below it.
+const SENT_INTERVALS_MAX: i64 = 2;
+/// Minimum size of samples in the heads that are flushed because senders moved forward in time.
+const SENT_FLUSH_SIZE_MIN: usize = 32 << 20;
 /// Minimum time between flushes while a full disk blocks the WAL. A flush frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the merge task checks for due merges.
@@ -140,12 +145,14 @@ fn restart_after_panics(
 fn flush_task(store: &Store, stop: &Stop) {
     let options = &store.options;
     let mut last = Instant::now();
+    let mut backfill = Backfill::default();
     let mut label_order = LabelOrder::default();
     report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
+        backfill.observe(store);
         let is_due = last.elapsed() >= options.flush_interval
             || last.elapsed() >= SIZE_FLUSH_INTERVAL
-                && store.samples_size() >= options.flush_size_bytes
+                && (store.samples_size() >= options.flush_size_bytes || backfill.is_due(store))
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
         // A flush would wait for the replay, and stopping the task for both.
         if !store.replay.is_done() {
@@ -156,6 +163,7 @@ fn flush_task(store: &Store, stop: &Stop) {
             report("rank series", label_order.update(store));
             continue;
         }
+        backfill.begin_flush(store);
         let flushed = on_new_thread(|| store.flush_with_reserve());
         if flushed
             .as_ref()
@@ -165,6 +173,38 @@ fn flush_task(store: &Store, stop: &Stop) {
         }
         report("flush the heads", flushed);
         last = Instant::now();
+    }
+}
+
+/// Detects senders that write the past faster than time passes. Without a flush, the heads would
+/// keep all they send within an interval of the clock: days of samples.
+#[derive(Debug, Default)]
+struct Backfill {
+    /// The newest timestamp of senders at the last flush, or when it was first known.
+    flushed_ms: Option<i64>,
+}
+
+impl Backfill {
+    /// Records the first samples of senders.
+    fn observe(&mut self, store: &Store) {
+        self.flushed_ms = self.flushed_ms.or_else(|| store.newest.sent());
+    }
+
+    /// Returns `true` if senders have moved by [`SENT_INTERVALS_MAX`] since the last flush.
+    fn is_due(&self, store: &Store) -> bool {
+        let Some(flushed_ms) = self.flushed_ms else {
+            return false;
+        };
+        let sent_ms = store.newest.sent().unwrap_or(flushed_ms);
+        let interval_ms = store.options.flush_interval.as_millis();
+        let interval_ms = i64::try_from(interval_ms).unwrap_or(i64::MAX);
+        sent_ms.saturating_sub(flushed_ms) >= interval_ms.saturating_mul(SENT_INTERVALS_MAX)
+            && store.samples_size() >= SENT_FLUSH_SIZE_MIN
+    }
+
+    /// Records the start of a flush.
+    fn begin_flush(&mut self, store: &Store) {
+        self.flushed_ms = store.newest.sent();
     }
 }
 

@@ -140,7 +140,7 @@ impl Newest {
     }
 
     /// Returns the newest timestamp of the samples that senders wrote.
-    fn sent(&self) -> Option<i64> {
+    pub(crate) fn sent(&self) -> Option<i64> {
         let found_ms = self
             .found_ms
             .load(Ordering::Relaxed)

@@ -1,5 +1,6 @@
 //! The whole store: restarts, damage, full disks, background replay, a model, and power cuts.
 
+mod backfill;
 mod cardinality;
 mod clock;
 mod crash;
