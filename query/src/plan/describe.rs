@@ -58,11 +58,11 @@ fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
         Some(RangeExtension::Smoothed) => " smoothed",
     });
     text.push_str(&describe_shift(selector.shift));
-    text.push_str(if selector.skip_buckets {
-        " (count and sum only)"
-    } else {
-        ""
-    });
+    if selector.skip_values {
+        text.push_str(" (without values)");
+    } else if selector.skip_buckets {
+        text.push_str(" (count and sum only)");
+    }
     text
 }
 

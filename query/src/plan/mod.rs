@@ -21,6 +21,7 @@ mod order;
 mod planner;
 mod propagate_matchers;
 mod skip_buckets;
+mod skip_values;
 mod tree;
 
 pub(crate) use common_subexpressions::CommonSubexpressions;

@@ -11,7 +11,7 @@ use super::duration::resolve;
 use super::tree::{
     Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery,
 };
-use super::{info_shift, label_names, skip_buckets};
+use super::{info_shift, label_names, skip_buckets, skip_values};
 
 /// Creates the plan of an expression.
 ///
@@ -21,6 +21,7 @@ pub(crate) fn build(expr: &Expr, steps: Steps) -> Result<Plan, String> {
     let built = Planner { steps }.build(expr)?;
     let mut plan = built.wrapped_if_beneficial();
     skip_buckets::mark(&mut plan);
+    skip_values::mark(&mut plan);
     plan.assign_ids(0);
     Ok(plan)
 }
@@ -145,6 +146,7 @@ impl Planner {
             shift,
             extension,
             skip_buckets: false,
+            skip_values: false,
         })
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Selector {
     pub(crate) extension: Option<RangeExtension>,
     /// Only the count and the sum of histograms are read.
     pub(crate) skip_buckets: bool,
+    /// Only the times of samples are read, and which of them are staleness markers.
+    pub(crate) skip_values: bool,
 }
 
 /// A selector with a range: left end excluded, right end included.

@@ -12,7 +12,7 @@ use super::directory::{Group, RowsRef};
 use super::index::SeriesCursor;
 use super::page::Access;
 use super::reader::Block;
-use super::rows::{Rows, RowsPlace};
+use super::rows::{Needed, Rows, RowsPlace};
 use super::symbol::Symbol;
 use super::timestamps::TimestampColumns;
 use crate::error::{Damaged, Result};
@@ -177,6 +177,7 @@ impl<'a> LoadedGroup<'a> {
                 rows.place_of(series_idx, RowsPlace::default()),
                 n,
                 0..n,
+                Needed::All,
                 out,
             )
             .map_err(unreadable)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
-use varve_model::{Labels, SampleColumns, TimeRange};
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
 use crate::error::Result;
@@ -43,6 +43,8 @@ enum RequestedLabels {
 pub(super) struct BlockReads {
     stored: Arc<StoredBlock>,
     ctx: QueryContext,
+    /// Values of floats are not needed.
+    skip_values: bool,
     /// The cache of the first reader.
     first: Mutex<Option<ReadCache>>,
     /// Unused caches of further concurrent readers.
@@ -51,23 +53,11 @@ pub(super) struct BlockReads {
 
 impl BlockStream {
     /// Creates a stream positioned before the first series.
-    pub(super) fn new(
-        ctx: &QueryContext,
-        stored: &Arc<StoredBlock>,
-        ordinals: RoaringBitmap,
-        range: TimeRange,
-    ) -> Self {
+    pub(super) fn new(reads: BlockReads, ordinals: RoaringBitmap, range: TimeRange) -> Self {
+        let stored = &reads.stored;
         let is_block_in_range = range.covers(stored.meta().range);
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
-        cursor.keep_more(ctx.charge());
-        let first = Mutex::default();
-        let idle = Mutex::default();
-        let reads = BlockReads {
-            stored: Arc::clone(stored),
-            ctx: ctx.clone(),
-            first,
-            idle,
-        };
+        cursor.keep_more(reads.ctx.charge());
         let ordinals = ordinals.into_iter();
         let handed_out = Labels::empty();
         Self {
@@ -179,9 +169,25 @@ impl BlockStream {
 }
 
 impl BlockReads {
+    pub(super) fn new(ctx: &QueryContext, stored: &Arc<StoredBlock>, skip_values: bool) -> Self {
+        Self {
+            stored: Arc::clone(stored),
+            ctx: ctx.clone(),
+            skip_values,
+            first: Mutex::default(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Returns the ordinals of the series that pass all matchers.
+    pub(super) fn select(&self, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+        self.ctx.check()?;
+        self.stored.block.index.select(&self.ctx, matchers)
+    }
+
     /// Calls `read` with a cache that no other thread uses.
     fn with_read_cache<T>(&self, read: impl FnOnce(&mut ReadCache) -> T) -> T {
-        let new = || ReadCache::new(self.ctx.charge());
+        let new = || ReadCache::new(self.ctx.charge(), self.skip_values);
         // Fast path: an uncontended lock. A cache is not used again after a panic.
         if let Ok(mut first) = self.first.try_lock() {
             return read(first.get_or_insert_with(new));

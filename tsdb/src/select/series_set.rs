@@ -9,6 +9,7 @@ use varve_context::{Charge, QueryContext};
 use varve_model::labels::compare_packed;
 use varve_model::{Matcher, TimeRange};
 
+use super::blocks::BlockReads;
 use super::heads::HeadStream;
 use super::label_projection::LabelProjection;
 use super::selection::{BATCH_SERIES, Need, Selection};
@@ -31,6 +32,9 @@ const CHARGED_AT_ONCE: usize = 64 << 10;
 pub struct SelectHints {
     /// Only the newest sample of each series in the range is needed.
     pub only_newest: bool,
+    /// Only the times of samples are needed, and which of them are staleness markers. All other
+    /// floats may be returned as 0.
+    pub skip_values: bool,
     /// The requested labels. Series are still sorted by all their labels, unless none are
     /// requested, and series that differ only in other labels are not merged.
     pub labels: LabelHint,
@@ -82,9 +86,8 @@ impl SeriesSet {
         hints: SelectHints,
     ) -> Result<Self> {
         let mut charge = ctx.charge();
-        let any_order = matches!(hints.labels, LabelHint::None);
         let Sources { mut streams, reads } =
-            open_sources(ctx, store, matchers, range, need, any_order, &mut charge)?;
+            open_sources(ctx, store, matchers, range, need, &hints, &mut charge)?;
         let left = streams.iter().map(Stream::len).sum();
         let (labels, projection) = labels_and_projection(&streams, hints)?;
         for stream in &mut streams {
@@ -227,15 +230,14 @@ impl SeriesSet {
     }
 }
 
-/// Copies the samples of the heads, and opens the streams of a selection. `any_order` if the caller
-/// needs no order.
+/// Copies the samples of the heads, and opens the streams of a selection.
 fn open_sources(
     ctx: &QueryContext,
     store: &Arc<Store>,
     matchers: &[Matcher],
     range: TimeRange,
     need: Need,
-    any_order: bool,
+    hints: &SelectHints,
     charge: &mut Charge,
 ) -> Result<Sources> {
     // 1. Registers as a reader of the block list, so that a flush leaves in the heads what it
@@ -255,7 +257,7 @@ fn open_sources(
         range,
         need,
         view: &open_read.view,
-        any_order: any_order && !has_blocks,
+        any_order: matches!(hints.labels, LabelHint::None) && !has_blocks,
     };
     let heads = HeadStream::new(&selection, charge)?;
     drop(open_read);
@@ -265,7 +267,8 @@ fn open_sources(
     let ranges: Vec<_> = blocks.iter().map(|stored| stored.meta().range).collect();
     for idx in reading_order(&ranges) {
         if ranges[idx].overlaps(range) {
-            sources.add_block(ctx, &blocks[idx], matchers, range, charge)?;
+            let block = BlockReads::new(ctx, &blocks[idx], hints.skip_values);
+            sources.add_block(block, matchers, range, charge)?;
         }
     }
     if let Some((heads, reads)) = heads {

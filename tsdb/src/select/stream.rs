@@ -1,15 +1,12 @@
 //! The streams that a selection merges: the series of all heads, and those of each block.
 
-use std::sync::Arc;
-
 use varve_context::{Charge, QueryContext};
 use varve_model::{Labels, Matcher, TimeRange};
 
-use super::blocks::BlockStream;
+use super::blocks::{BlockReads, BlockStream};
 use super::heads::{HeadReads, HeadStream};
 use super::selection::Place;
 use super::series::StreamReads;
-use crate::block::StoredBlock;
 use crate::error::Result;
 use crate::label_hint::LabelHint;
 
@@ -34,17 +31,15 @@ impl Sources {
     /// If the request is interrupted or exceeds its memory limit, and errors of reading the block.
     pub(super) fn add_block(
         &mut self,
-        ctx: &QueryContext,
-        stored: &Arc<StoredBlock>,
+        block: BlockReads,
         matchers: &[Matcher],
         range: TimeRange,
         charge: &mut Charge,
     ) -> Result<()> {
-        ctx.check()?;
-        let ordinals = stored.block.index.select(ctx, matchers)?;
+        let ordinals = block.select(matchers)?;
         if !ordinals.is_empty() {
             charge.grow(ordinals.serialized_size())?;
-            let stream = BlockStream::new(ctx, stored, ordinals, range);
+            let stream = BlockStream::new(block, ordinals, range);
             self.reads.push(StreamReads::Block(stream.reads()));
             self.streams.push(Stream::Block(Box::new(stream)));
         }

@@ -124,6 +124,7 @@ impl Evaluator<'_> {
                 extension: None,
                 n_written,
                 skip_buckets: false,
+                skip_values: false,
             };
             self.each_info(&selector, steps, &mut |series| infos.push(series))?;
         }

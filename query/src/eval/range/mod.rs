@@ -144,6 +144,10 @@ impl Evaluator<'_> {
         hints: SelectHints,
     ) -> Result<Selected> {
         let (before_ms, after_ms) = windows.margins_ms;
+        let hints = SelectHints {
+            skip_values: range.selector.skip_values,
+            ..hints
+        };
         self.select(
             &range.selector,
             steps,

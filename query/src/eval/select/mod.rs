@@ -74,6 +74,7 @@ impl Evaluator<'_> {
             steps.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
         let hints = SelectHints {
             only_newest,
+            skip_values: selector.skip_values,
             ..pipeline.hints()
         };
         let set = self.select(selector, steps, lookback_ms, 0, hints)?;

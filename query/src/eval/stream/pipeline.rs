@@ -69,6 +69,7 @@ impl Pipeline<'_> {
     pub(in crate::eval) fn hints(&self) -> SelectHints {
         SelectHints {
             only_newest: false,
+            skip_values: false,
             labels: self.labels.clone(),
             whole_where: &NAME_LABELS,
         }

@@ -154,6 +154,13 @@ pub fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()
     decoded
 }
 
+/// Returns `true` if a row may have values that are NaN, by its first byte.
+#[must_use]
+pub fn may_have_nan(row: &[u8]) -> bool {
+    let tag = row.first().copied().unwrap_or(HAS_EXCEPTIONS);
+    tag & HAS_EXCEPTIONS != 0 || tag & FORM_MASK == CONSTANT_DOUBLE
+}
+
 fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
     let (&tag, rest) = src.split_first()?;
     *src = rest;

@@ -15,7 +15,7 @@ use varve_model::{SampleColumns, TimeRange};
 
 use super::directory::{Group, RowsRef, TimestampColumnId, TimestampColumnsRef};
 use super::group::GroupMap;
-use super::rows::Rows;
+use super::rows::{Needed, Rows};
 use crate::error::Result;
 
 impl Block {
@@ -97,10 +97,15 @@ impl Block {
             return Ok(());
         }
         times.append(wanted.clone(), &mut out.timestamps_ms);
+        let needed = if read_cache.skip_values {
+            Needed::Nan
+        } else {
+            Needed::All
+        };
         let page = read_cache.rows(self, page_idx, rows_ref.page())?;
         let read = Rows::parse(&page.payload, group.n_series).and_then(|rows| {
             page.place = rows.place_of((ordinal - group.first) as usize, page.place);
-            rows.decode(page.place, n, wanted, out)
+            rows.decode(page.place, n, wanted, needed, out)
         });
         read.map_err(|why| self.pages.unreadable(rows_ref.page(), why))
     }

@@ -38,6 +38,8 @@ pub(crate) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimestamps)>();
 pub(crate) struct ReadCache {
     /// Charge for the cached data. Without a charge nothing is cached.
     charge: Option<Charge>,
+    /// Values of floats are not needed.
+    pub(super) skip_values: bool,
     group: CachedGroup,
     /// The page that was read last, if it did not fit the cache.
     uncached: Option<CachedPage>,
@@ -86,10 +88,12 @@ pub(crate) enum Timestamps<'a> {
 }
 
 impl ReadCache {
-    /// Creates a cache that grows as far as the budget of `charge` allows.
-    pub(crate) fn new(charge: Charge) -> Self {
+    /// Creates a cache that grows as far as the budget of `charge` allows. With `skip_values`,
+    /// floats may be read as 0, unless they are NaN.
+    pub(crate) fn new(charge: Charge, skip_values: bool) -> Self {
         Self {
             charge: Some(charge),
+            skip_values,
             ..Self::default()
         }
     }

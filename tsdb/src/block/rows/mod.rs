@@ -27,7 +27,7 @@ use crate::error::Damaged;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
 use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
-use varve_codec::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
+use varve_codec::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values, may_have_nan};
 use varve_codec::varint::{put_sized, take_bytes, take_sized};
 
 /// Maximum number of series in a group.
@@ -121,6 +121,14 @@ fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &m
     }
 }
 
+/// The values of floats that a reader needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needed {
+    All,
+    /// Only NaN, among them the staleness marker. Other values may be read as 0.
+    Nan,
+}
+
 /// The position of the rows of a series in a page. The default is the first series.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RowsPlace {
@@ -189,12 +197,14 @@ impl<'a> Rows<'a> {
     }
 
     /// Appends the samples at `wanted` of the `n_samples` samples that a series has in this page:
-    /// values, histograms and start timestamps. Does not decode rows without wanted samples.
+    /// values, histograms and start timestamps. Does not decode rows without wanted samples, or
+    /// whose values are not needed.
     pub(crate) fn decode(
         self,
         RowsPlace { series_idx, start }: RowsPlace,
         n_samples: usize,
         wanted: Range<usize>,
+        needed: Needed,
         dst: &mut SampleColumns,
     ) -> Result<(), Unreadable> {
         debug_assert!(
@@ -207,7 +217,7 @@ impl<'a> Rows<'a> {
             .get(start..start + self.sizes.get(series_idx) as usize)
             .ok_or(Damaged);
         match self.kinds[series_idx] {
-            KIND_FLOATS => decode_floats(src?, n_samples, &wanted, &mut dst.values)?,
+            KIND_FLOATS => decode_floats(src?, n_samples, &wanted, needed, &mut dst.values)?,
             KIND_HISTOGRAMS => decode_histograms(src?, n_samples, &wanted, dst)?,
             _ => return Err(Unreadable::Newer),
         }
@@ -220,15 +230,16 @@ fn decode_floats(
     src: &[u8],
     n_samples: usize,
     wanted: &Range<usize>,
+    needed: Needed,
     dst: &mut Vec<f64>,
 ) -> Result<(), Damaged> {
     let start = dst.len();
     // Fast path: all samples are in one row and wanted.
     if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
-        return decode_row(src, n_samples, dst);
+        return decode_row(src, n_samples, needed, dst);
     }
     each_row(src, n_samples, wanted, |row, row_range| {
-        decode_row(row, row_range.len(), dst)
+        decode_row(row, row_range.len(), needed, dst)
     })?;
     dst.drain(start..start + wanted.start % ROW_SAMPLES_MAX);
     dst.truncate(start + wanted.len());
@@ -274,7 +285,11 @@ fn each_row(
     Ok(())
 }
 
-fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+fn decode_row(mut row: &[u8], n: usize, needed: Needed, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+    if needed == Needed::Nan && !may_have_nan(row) {
+        dst.resize(dst.len() + n, 0.0);
+        return Ok(());
+    }
     decode_values(&mut row, n, dst)
         .filter(|()| row.is_empty())
         .ok_or(Damaged)
@@ -330,15 +345,47 @@ mod tests {
                         ..SampleColumns::default()
                     };
                     let place = rows.place_of(i, RowsPlace::default());
-                    rows.decode(place, column.len(), start..end, &mut got)
+                    rows.decode(place, column.len(), start..end, Needed::All, &mut got)
                         .unwrap();
                     assert_eq!(
                         got.values[1..],
                         column[start..end],
                         "series {i}, {start}..{end}"
                     );
+                    got.values.truncate(1);
+                    rows.decode(place, column.len(), start..end, Needed::Nan, &mut got)
+                        .unwrap();
+                    assert_eq!(got.values.len(), 1 + end - start);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn nan_are_read_even_if_no_other_values_are_needed() {
+        let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+        let plain: Vec<f64> = (0..2_500).map(|i| f64::from(i * i % 1009)).collect();
+        let mut mixed = plain.clone();
+        mixed[7] = stale;
+        mixed[1_500] = f64::NAN;
+        for column in [mixed, vec![stale; 3], vec![1.0, stale], plain] {
+            let page = page_of(std::slice::from_ref(&column));
+            let rows = Rows::parse(&page, 1).unwrap();
+            let mut got = SampleColumns::default();
+            let wanted = 0..column.len();
+            rows.decode(
+                RowsPlace::default(),
+                column.len(),
+                wanted,
+                Needed::Nan,
+                &mut got,
+            )
+            .unwrap();
+            let nan = |values: &[f64]| {
+                let bits = |&value: &f64| value.is_nan().then(|| value.to_bits());
+                values.iter().map(bits).collect::<Vec<_>>()
+            };
+            assert_eq!(nan(&got.values), nan(&column));
         }
     }
 
@@ -354,7 +401,7 @@ mod tests {
             for i in 0..lens.len() {
                 let mut got = SampleColumns::default();
                 let wanted = n / 3..n;
-                let decoded = rows.decode(rows.place_of(i, RowsPlace::default()), n, wanted.clone(), &mut got);
+                let decoded = rows.decode(rows.place_of(i, RowsPlace::default()), n, wanted.clone(), Needed::All, &mut got);
                 prop_assert!(decoded.is_err() || got.values.len() == wanted.len());
             }
         }
@@ -370,6 +417,7 @@ mod tests {
                 rows.place_of(1, RowsPlace::default()),
                 2,
                 0..2,
+                Needed::All,
                 &mut SampleColumns::default(),
             )
         };

@@ -120,7 +120,10 @@ fn check_series(
 
 /// Creates a read cache with a budget of `size_max` bytes.
 fn read_cache(size_max: usize) -> ReadCache {
-    ReadCache::new(MemoryBudget::new(Limit::Other("a test"), size_max).charge())
+    ReadCache::new(
+        MemoryBudget::new(Limit::Other("a test"), size_max).charge(),
+        false,
+    )
 }
 
 fn check_scan(block: &Block, model: &Model) {

@@ -16,7 +16,7 @@ fn read_all(model: &Model, check: impl Fn(usize, usize, usize)) {
         open(&path).unwrap(),
         MemoryBudget::new(varve_context::Limit::Other("a test"), usize::MAX),
     );
-    let mut used = ReadCache::new(budget.charge());
+    let mut used = ReadCache::new(budget.charge(), false);
     let mut samples = SampleColumns::default();
     for _ in 0..2 {
         for (ordinal, expected) in (0..).zip(model) {

@@ -308,6 +308,7 @@ proptest! {
             check_starts(&db, TimeRange::ALL);
             check_starts(&db, some);
             check_hints(&db, some);
+            check_skipped_values(&db, some);
             prop_assert_eq!(labels(&db, some), model.contents(some).into_keys().collect::<Vec<_>>(), "after {:?}", step);
         }
         db.compact_fully().unwrap();
@@ -450,6 +451,42 @@ fn check_hints(db: &Db, range: TimeRange) {
             hinted.0,
             all.0
         );
+    }
+}
+
+/// Checks that without values the same samples are returned, with the same staleness markers.
+fn check_skipped_values(db: &Db, range: TimeRange) {
+    let samples = |skip_values| {
+        let hints = SelectHints {
+            skip_values,
+            ..SelectHints::default()
+        };
+        let set = db.select_with(&ReadContext::unbounded(), &[], range, hints);
+        let mut samples = Vec::new();
+        for series in set.unwrap() {
+            let series = series.unwrap();
+            let mut columns = SampleColumns::default();
+            series.read(&mut columns).unwrap();
+            for (idx, sample) in columns.iter().enumerate() {
+                samples.push((
+                    series.labels().clone(),
+                    sample.timestamp_ms,
+                    sample.value.is_nan().then(|| sample.value.to_bits()),
+                    columns.histogram(idx).cloned(),
+                ));
+            }
+        }
+        samples
+    };
+    let all = samples(false);
+    let skipped = samples(true);
+    assert_eq!(all.len(), skipped.len());
+    for (all, skipped) in all.iter().zip(&skipped) {
+        assert_eq!((&all.0, all.1, all.2), (&skipped.0, skipped.1, skipped.2));
+        match (&all.3, &skipped.3) {
+            (Some(all), Some(skipped)) => assert!(all.is_same(skipped)),
+            (all, skipped) => assert!(all.is_none() && skipped.is_none()),
+        }
     }
 }
 
