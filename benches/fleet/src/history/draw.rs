@@ -13,7 +13,7 @@ use crate::args::{HistoryArgs, to_usize};
 use crate::fleet::{below, mix2};
 use crate::query;
 
-use super::measure;
+use super::response::{client, error, n_series};
 
 /// Ranges in seconds: an hour, six hours, a day, three days, a week.
 const RANGES_S: [i64; 5] = [3_600, 21_600, 86_400, 259_200, 604_800];
@@ -134,7 +134,7 @@ pub(super) fn draw(
     end_s: i64,
     args: &HistoryArgs,
 ) -> Result<Drawn> {
-    let client = measure::client(server);
+    let client = client(server);
     let n_queries = to_usize(args.queries);
     let mut drawn = Drawn::default();
     for expression in expressions {
@@ -145,9 +145,9 @@ pub(super) fn draw(
         if !response.is_success() {
             drawn.rejected.push(RejectedExpression {
                 expression: expression.clone(),
-                error: measure::error(&response),
+                error: error(&response),
             });
-        } else if measure::n_series(&response.body)? == 0 {
+        } else if n_series(&response.body)? == 0 {
             drawn.n_without_data += 1;
         } else {
             let number = drawn.queries.len();

@@ -8,19 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::draw::DrawnQuery;
+use super::response::{client, error, n_series};
 use crate::client::{Client, Response};
 use crate::server::Server;
 use crate::statistics::median;
 
-/// Timeout of a request.
-const TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum size of a response.
-const RESPONSE_SIZE_MAX: u64 = 1 << 30;
 /// Time after the last response. What a server does after it, such as freeing memory, is part of
 /// its CPU time.
 const SETTLE_TIME: Duration = Duration::from_millis(10);
@@ -44,19 +39,6 @@ pub(super) struct Measured {
     pub(super) cpu_ms: f64,
     pub(super) response_bytes: u64,
     pub(super) n_series: usize,
-}
-
-/// A response to a query.
-#[derive(Deserialize)]
-struct QueryResponse {
-    data: QueryData,
-}
-
-#[derive(Deserialize)]
-struct QueryData {
-    #[serde(rename = "resultType")]
-    result_type: String,
-    result: Vec<IgnoredAny>,
 }
 
 /// CPU time of each thread of a process, in nanoseconds.
@@ -97,11 +79,6 @@ pub(super) fn measure(
     Ok(outcomes)
 }
 
-/// Returns a client with bounds for the queries.
-pub(super) fn client(server: &str) -> Client {
-    Client::new(server).with_bounds(TIMEOUT, RESPONSE_SIZE_MAX)
-}
-
 fn measure_query(client: &Client, path: &str, pid: u32, n_rounds: u8) -> Result<Measured> {
     let (first, first_response) = send(client, path)?;
     let n_series = n_series(&first_response.body)?;
@@ -136,22 +113,6 @@ fn send(client: &Client, path: &str) -> Result<(Duration, Response)> {
         bail!("{}", error(&response));
     }
     Ok((time, response))
-}
-
-/// Returns the status and the text of an error.
-pub(super) fn error(response: &Response) -> String {
-    format!("{}: {}", response.status, response.text())
-}
-
-/// Returns the number of series in a response. A scalar or string counts as one, except NaN, which
-/// `scalar` returns without data.
-pub(super) fn n_series(body: &[u8]) -> Result<usize> {
-    let response: QueryResponse = serde_json::from_slice(body).context("parse the response")?;
-    if !matches!(response.data.result_type.as_str(), "scalar" | "string") {
-        return Ok(response.data.result.len());
-    }
-    let response: Value = serde_json::from_slice(body).context("parse the response")?;
-    Ok(usize::from(response["data"]["result"][1] != "NaN"))
 }
 
 /// Reads all files below a directory, so that they are in the page cache. Ignores files removed
@@ -212,21 +173,6 @@ fn parse_schedstat(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn series_are_counted_and_a_scalar_is_one_unless_it_is_nan() {
-        let check = |result_type: &str, result: &str, expect: usize| {
-            let body = format!(
-                r#"{{"status":"success","data":{{"resultType":"{result_type}","result":{result}}}}}"#
-            );
-            assert_eq!(n_series(body.as_bytes()).unwrap(), expect, "{result_type}");
-        };
-        check("matrix", r#"[{"metric":{},"values":[[1,"2"]]}, {}]"#, 2);
-        check("vector", "[]", 0);
-        check("scalar", r#"[1,"2"]"#, 1);
-        check("scalar", r#"[1,"NaN"]"#, 0);
-        assert!(n_series(b"{}").is_err());
-    }
 
     #[test]
     fn new_threads_count_from_their_start() {

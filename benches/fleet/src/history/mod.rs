@@ -7,6 +7,7 @@ mod data;
 mod draw;
 mod measure;
 mod report;
+mod response;
 
 use std::path::{Path, PathBuf};
 
