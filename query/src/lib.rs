@@ -25,6 +25,7 @@ mod functions;
 pub mod histogram;
 mod math;
 mod plan;
+mod step_set;
 mod steps;
 
 mod annotations;

@@ -1,6 +1,7 @@
 //! One annotation: its kind, its severity, and what equal annotations add up.
 
 use crate::histogram::{Combined, NanEffect};
+use crate::step_set::StepSet;
 
 /// The severity of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,17 @@ pub(crate) enum SeriesAnnotation {
 }
 
 impl SeriesAnnotation {
+    /// Merges an equal annotation. Returns `false` if the other one is different.
+    fn merge(&mut self, other: Self) -> bool {
+        match (self, other) {
+            (Self::StartTimestampsOverlap(n), Self::StartTimestampsOverlap(more)) => {
+                *n += more;
+                true
+            }
+            (known, other) => *known == other,
+        }
+    }
+
     /// Returns this annotation with the metric name of the series.
     pub(crate) fn of_metric(self, metric_name: &str) -> Annotation {
         match self {
@@ -107,11 +119,17 @@ pub(crate) enum HistogramOperation {
     Aggregation,
 }
 
-/// Extent of the counts that were raised to make buckets monotonic.
+/// Counts that were raised to make the buckets of classic histograms monotonic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForcedMonotonicity {
     /// The metric name; empty if it is unknown.
     pub(crate) metric_name: String,
+    pub(crate) extent: RaisedExtent,
+}
+
+/// Extent of raised counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RaisedExtent {
     /// First and last affected time, in milliseconds.
     pub(crate) times_ms: (i64, i64),
     /// Smallest and greatest bound of the raised buckets.
@@ -122,43 +140,58 @@ pub(crate) struct ForcedMonotonicity {
     pub(crate) n_histograms: u64,
 }
 
-impl ForcedMonotonicity {
-    /// Extends this extent by another one.
-    fn merge(&mut self, other: &Self) {
+impl RaisedExtent {
+    /// Returns the extent of all steps, or `None` if there are none.
+    pub(crate) fn of_all(steps: &[(usize, Self)]) -> Option<Self> {
+        let ((_, first), rest) = steps.split_first()?;
+        let mut all = *first;
+        for (_, extent) in rest {
+            all.merge(extent);
+        }
+        Some(all)
+    }
+
+    /// Extends this extent by another one. The result does not depend on the order of extents.
+    pub(super) fn merge(&mut self, other: &Self) {
         self.times_ms.0 = self.times_ms.0.min(other.times_ms.0);
         self.times_ms.1 = self.times_ms.1.max(other.times_ms.1);
-        self.bounds.0 = self.bounds.0.min(other.bounds.0);
-        self.bounds.1 = self.bounds.1.max(other.bounds.1);
+        // The total order has -0 before 0.
+        if other.bounds.0.total_cmp(&self.bounds.0).is_lt() {
+            self.bounds.0 = other.bounds.0;
+        }
+        if other.bounds.1.total_cmp(&self.bounds.1).is_gt() {
+            self.bounds.1 = other.bounds.1;
+        }
         self.difference_max = self.difference_max.max(other.difference_max);
         self.n_histograms += other.n_histograms;
     }
 }
 
-/// Distinct annotations that kernels add about one series. Overlapping start timestamps count their
-/// windows.
+/// Distinct annotations that kernels add about one series, with their steps. Overlapping start
+/// timestamps count their windows.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesAnnotations {
-    pub(crate) list: Vec<SeriesAnnotation>,
+    pub(crate) list: Vec<(SeriesAnnotation, StepSet)>,
+    /// The step that is being evaluated.
+    pub(crate) step: usize,
 }
 
 impl SeriesAnnotations {
+    /// Adds an annotation about the step that is being evaluated.
     pub(crate) fn add(&mut self, annotation: SeriesAnnotation) {
-        if let SeriesAnnotation::StartTimestampsOverlap(more) = annotation {
-            for known in &mut self.list {
-                if let SeriesAnnotation::StartTimestampsOverlap(n) = known {
-                    *n += more;
-                    return;
-                }
+        for (known, steps) in &mut self.list {
+            if known.merge(annotation) {
+                steps.extend_to(self.step + 1);
+                steps.insert(self.step);
+                return;
             }
         }
-        if !self.list.contains(&annotation) {
-            self.list.push(annotation);
-        }
+        self.list.push((annotation, StepSet::only(self.step)));
     }
 
-    /// Adds all annotations of another list.
+    /// Adds all annotations of another list about the step that is being evaluated.
     pub(crate) fn extend(&mut self, other: Self) {
-        for annotation in other.list {
+        for (annotation, _) in other.list {
             self.add(annotation);
         }
     }
@@ -217,8 +250,8 @@ impl Annotation {
                     ..
                 },
             ) => *n += more,
-            (Self::ForcedMonotonicity(extent), Self::ForcedMonotonicity(other)) => {
-                extent.merge(&other);
+            (Self::ForcedMonotonicity(forced), Self::ForcedMonotonicity(other)) => {
+                forced.extent.merge(&other.extent);
             }
             _ => {}
         }

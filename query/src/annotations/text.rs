@@ -32,14 +32,15 @@ impl Annotation {
         let Self::ForcedMonotonicity(forced) = self else {
             return String::new();
         };
+        let extent = &forced.extent;
         format!(
             ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
-            General(forced.bounds.0),
-            General(forced.bounds.1),
-            decimal::two_digits(forced.difference_max),
-            forced.n_histograms,
-            print_time(forced.times_ms.0),
-            print_time(forced.times_ms.1),
+            General(extent.bounds.0),
+            General(extent.bounds.1),
+            decimal::two_digits(extent.difference_max),
+            extent.n_histograms,
+            print_time(extent.times_ms.0),
+            print_time(extent.times_ms.1),
         )
     }
 }

@@ -9,9 +9,10 @@
 //! Invariants
 //! 1. A cached step is used only if none of the samples that it depends on changed ([`query`]),
 //!    both before the other steps are evaluated and after.
-//! 2. Steps are joined only if each can be computed without the others ([`dependencies`]), and if
-//!    both parts have the same annotations: none, or the info that a metric might not be a counter.
-//!    Any other result is used only for the same query at the same times.
+//! 2. Steps are joined only if each can be computed without the others ([`dependencies`]), and if the
+//!    annotations of one evaluation are known from those of both parts
+//!    ([`Annotations::join`](crate::Annotations)). Any other result is used only for the same query
+//!    at the same times.
 //! 3. The entries have at most the size of the cache. The least recently used ones are evicted.
 //!
 //! Threads: any; the lock is held to look up, insert or evict an entry, not to copy or join

@@ -83,9 +83,8 @@ impl CachedQuery<'_> {
     /// Returns the valid part of an entry, or `None` if no step of the query is in it.
     fn valid_part(&self, entry: Arc<Entry>) -> Option<CachedPart> {
         let steps = self.steps;
-        let is_annotated = !entry.annotations.is_empty();
         // The positions of annotations depend on the text.
-        if is_annotated && &*entry.query != self.query {
+        if !entry.annotations.is_empty() && &*entry.query != self.query {
             return None;
         }
 
@@ -118,10 +117,11 @@ impl CachedQuery<'_> {
         for start_ms in [earlier_start_ms, steps.start_ms] {
             let last_ms = cached.last_ms().min(steps.last_ms());
             let part = Steps::range(start_ms, last_ms, steps.step_ms);
-            let n_before = ((steps.start_ms - start_ms) / steps.step_ms) as usize;
+            let n_before = steps_between(start_ms, steps.start_ms, steps);
             let mut n_steps = self.n_valid(entry.version, part).saturating_sub(n_before);
-            // The last step is evaluated: if it has the annotation, the whole result has it.
-            if is_annotated {
+            // The last step is evaluated: if it has an annotation whose steps are unknown, the whole
+            // result has it.
+            if !entry.annotations.have_steps() {
                 n_steps = n_steps.min(steps.n_steps - 1);
             }
             if n_steps > 0 {
@@ -211,12 +211,18 @@ impl CachedQuery<'_> {
                 value.clone()
             }
         };
-        Ok((value, entry.annotations.clone()))
+        let annotations = if entry.steps == self.steps {
+            entry.annotations.clone()
+        } else {
+            let first = steps_between(entry.steps.start_ms, self.steps.start_ms, entry.steps);
+            entry.annotations.cut(&(first..first + found.n_steps))
+        };
+        Ok((value, annotations))
     }
 
     /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the
-    /// result. Returns the value, and charges it. Returns `None` if the two cannot be joined. Both
-    /// parts must have the same annotations, which are those of the result.
+    /// result. Returns the value, which it charges, and the annotations. Returns `None` if the two
+    /// cannot be joined.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -228,13 +234,13 @@ impl CachedQuery<'_> {
         fresh: Value,
         annotations: &Annotations,
         charge: &mut Charge,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Option<(Value, Annotations)>> {
         let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else {
             return Ok(None);
         };
-        if !annotations.allow_joins() || !annotations.are_equal(&found.entry.annotations) {
+        let Some(annotations) = self.join_annotations(found, annotations) else {
             return Ok(None);
-        }
+        };
         let mut joined_charge = ctx.charge();
         let times = found.start_ms..self.split_ms(found);
         let joined = join(ctx, cached, times, fresh, &mut joined_charge)?;
@@ -243,23 +249,47 @@ impl CachedQuery<'_> {
         if !self.is_still_valid(found) || self.db.has_name_labels() {
             return Ok(None);
         }
+        let joined_steps = Steps::range(found.start_ms, self.steps.end_ms, self.steps.step_ms);
         let joined = Value::Matrix(joined);
+        let is_divisible = annotations.are_divisible();
         if self.fits(&joined) {
-            let steps = Steps::range(found.start_ms, self.steps.end_ms, self.steps.step_ms);
-            self.insert(steps, version, joined.clone(), annotations.clone(), true);
+            self.insert(
+                joined_steps,
+                version,
+                joined.clone(),
+                annotations.clone(),
+                is_divisible,
+            );
         }
 
         // Fast path: the joined steps are those of the query.
         if found.start_ms == self.steps.start_ms {
             charge.absorb(joined_charge);
-            return Ok(Some(joined));
+            return Ok(Some((joined, annotations)));
         }
         let Value::Matrix(joined) = joined else {
             return Ok(None);
         };
+        if !is_divisible {
+            return Ok(None);
+        }
         let times = self.steps.start_ms..i64::MAX;
         let cut = join(ctx, &joined, times, Vec::new(), charge)?;
-        Ok(Some(Value::Matrix(cut)))
+        let first = steps_between(found.start_ms, self.steps.start_ms, self.steps);
+        let annotations = annotations.cut(&(first..joined_steps.n_steps));
+        Ok(Some((Value::Matrix(cut), annotations)))
+    }
+
+    /// Returns the annotations of the cached steps, from the first step of the joined result, and of
+    /// an evaluation of the others; `None` if they are unknown.
+    fn join_annotations(&self, found: &CachedPart, fresh: &Annotations) -> Option<Annotations> {
+        let CachedPart {
+            entry, start_ms, ..
+        } = found;
+        let first = steps_between(entry.steps.start_ms, *start_ms, self.steps);
+        let n_cached = steps_between(*start_ms, self.split_ms(found), self.steps);
+        let cached = entry.annotations.cut(&(first..first + n_cached));
+        Annotations::join(&cached, n_cached, fresh)
     }
 
     /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found
@@ -277,7 +307,7 @@ impl CachedQuery<'_> {
         }
         let is_divisible = is_order_fixed
             && self.dependencies.are_steps_independent
-            && annotations.allow_joins()
+            && annotations.are_divisible()
             && !self.db.has_name_labels();
         self.insert(
             self.steps,
@@ -317,4 +347,9 @@ impl CachedQuery<'_> {
         };
         self.cache.insert(Arc::clone(&self.key), entry);
     }
+}
+
+/// Returns the number of steps between two times.
+fn steps_between(start_ms: i64, end_ms: i64, steps: Steps) -> usize {
+    (end_ms.saturating_sub(start_ms) / steps.step_ms) as usize
 }

@@ -139,7 +139,7 @@ impl PlannedQuery<'_> {
     }
 
     /// Evaluates the steps after the cached ones and joins them. Returns `None` if all steps must
-    /// be evaluated together: for errors and other annotations, which depend on all steps, or
+    /// be evaluated together: for errors and some annotations, which depend on all steps, or
     /// because a cached step has changed.
     fn joined_result(
         &self,
@@ -173,7 +173,7 @@ impl PlannedQuery<'_> {
             &fresh.annotations,
             &mut charge,
         );
-        let Ok(Some(value)) = joined else {
+        let Ok(Some((value, annotations))) = joined else {
             return Ok(None);
         };
         if let Value::Matrix(matrix) = &value
@@ -186,6 +186,7 @@ impl PlannedQuery<'_> {
         }
         Ok(Some(QueryResult {
             value,
+            annotations,
             charge,
             ..fresh
         }))
@@ -193,10 +194,6 @@ impl PlannedQuery<'_> {
 
     fn evaluator(&self) -> Evaluator<'_> {
         let subexpressions = CommonSubexpressions::of(self.plan);
-        let mut annotations = Annotations::new(self.request.query);
-        if subexpressions.has_any() {
-            annotations.record();
-        }
         Evaluator {
             db: self.db,
             external_labels: Arc::clone(&self.request.external_labels),
@@ -207,7 +204,7 @@ impl PlannedQuery<'_> {
                 samples: SampleLimit::new(self.samples_max),
             },
             workers: self.workers.clone(),
-            annotations,
+            annotations: Annotations::new(self.request.query),
             subexpressions,
             shared: SharedResults::default(),
             name_labels: OnceLock::new(),

@@ -281,7 +281,9 @@ impl Evaluator<'_> {
         }
         let inner = self.sample_stats.empty(n_steps);
         let outer = std::mem::replace(&mut self.sample_stats, inner);
+        let was_at_query_steps = self.annotations.set_at_query_steps(false);
         let value = evaluate(self);
+        self.annotations.set_at_query_steps(was_at_query_steps);
         let inner = std::mem::replace(&mut self.sample_stats, outer);
         Ok((value?, inner))
     }

@@ -2,25 +2,24 @@
 
 use super::columns::Vector;
 use super::evaluator::Evaluator;
-use super::shared_results::{SharedResult, SideEffects, SideEffectsSnapshot, moved_spans, spans};
+use super::shared_results::{
+    SharedResult, SideEffects, SideEffectsSnapshot, moved_spans, relocated, spans,
+};
 use crate::error::Result;
 use crate::plan::Plan;
 
 impl Evaluator<'_> {
     pub(super) fn side_effects_snapshot(&self) -> SideEffectsSnapshot {
         SideEffectsSnapshot {
-            n_annotations: self.annotations.n_recorded(),
+            n_annotations: self.annotations.n_added(),
             sample_stats: self.sample_stats.clone(),
         }
     }
 
     pub(super) fn side_effects_since(&self, snapshot: &SideEffectsSnapshot) -> SideEffects {
-        let annotations = self
-            .annotations
-            .recorded_since(snapshot.n_annotations)
-            .collect();
+        let annotations = self.annotations.added_since(snapshot.n_annotations);
         SideEffects {
-            annotations,
+            annotations: annotations.to_vec(),
             sample_stats: self.sample_stats.since(&snapshot.sample_stats),
         }
     }
@@ -68,9 +67,8 @@ impl Evaluator<'_> {
         self.sample_stats.add_all(&shared.side_effects.sample_stats);
         if !shared.side_effects.annotations.is_empty() {
             let moved = moved_spans(&shared.spans, plan);
-            for (annotation, span) in &shared.side_effects.annotations {
-                self.annotations
-                    .add(annotation.clone(), *moved.get(span).unwrap_or(span));
+            for entry in &shared.side_effects.annotations {
+                self.annotations.add_entry(relocated(entry, &moved));
             }
         }
         shared.uses_left -= 1;

@@ -10,7 +10,7 @@ use varve_promql::ast::Span;
 
 use super::columns::Vector;
 use super::sample_stats::StepSampleStats;
-use crate::annotations::Annotation;
+use crate::annotations::AnnotationEntry;
 use crate::plan::Plan;
 
 /// The shared results of a query, by the class of their expression.
@@ -37,7 +37,7 @@ pub(super) struct SharedResult {
 /// Side effects of an evaluation: annotations and sample statistics.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SideEffects {
-    pub(super) annotations: Vec<(Annotation, Span)>,
+    pub(super) annotations: Vec<AnnotationEntry>,
     pub(super) sample_stats: StepSampleStats,
 }
 
@@ -55,7 +55,7 @@ impl SharedResults {
 }
 
 impl SideEffects {
-    pub(super) fn new(annotations: Vec<(Annotation, Span)>, sample_stats: StepSampleStats) -> Self {
+    pub(super) fn new(annotations: Vec<AnnotationEntry>, sample_stats: StepSampleStats) -> Self {
         Self {
             annotations,
             sample_stats,
@@ -64,7 +64,7 @@ impl SideEffects {
 
     /// Returns the side effects of the equal expression `to`, with the annotations `own` of its
     /// parent added.
-    pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[(Annotation, Span)]) -> Self {
+    pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[AnnotationEntry]) -> Self {
         if self.annotations.is_empty() && own.is_empty() {
             return Self {
                 annotations: Vec::new(),
@@ -72,15 +72,22 @@ impl SideEffects {
             };
         }
         let moved = moved_spans(&spans(from), to);
-        let relocated = self
-            .annotations
-            .iter()
-            .map(|(note, span)| (note.clone(), *moved.get(span).unwrap_or(span)));
+        let mut annotations = Vec::new();
+        for entry in &self.annotations {
+            annotations.push(relocated(entry, &moved));
+        }
+        annotations.extend_from_slice(own);
         Self {
-            annotations: relocated.chain(own.iter().cloned()).collect(),
+            annotations,
             sample_stats: self.sample_stats.clone(),
         }
     }
+}
+
+/// Returns an annotation at the position to which its expression moved.
+pub(super) fn relocated(entry: &AnnotationEntry, moved: &HashMap<Span, Span>) -> AnnotationEntry {
+    let span = entry.span();
+    entry.moved_to(*moved.get(&span).unwrap_or(&span))
 }
 
 /// Returns the spans of an expression and all its descendants. Equal expressions have the same

@@ -109,15 +109,6 @@ impl<'a> CommonSubexpressions<'a> {
         self.uses[self.class(plan)].needs_all
     }
 
-    /// Returns `true` if the query has common subexpressions.
-    pub(crate) fn has_any(&self) -> bool {
-        let has_several =
-            |by_input: &HashMap<_, Vec<_>>| by_input.values().any(|plans| plans.len() > 1);
-        self.uses.iter().any(|uses| uses.n > 1)
-            || has_several(&self.folds)
-            || has_several(&self.over_range)
-    }
-
     fn class(&self, plan: &Plan) -> usize {
         self.classes[plan.id]
     }

@@ -32,6 +32,13 @@ impl Plan {
 }
 
 impl Aggregate {
+    /// Returns `true` if the parameter is a number.
+    pub(crate) fn has_constant_param(&self) -> bool {
+        self.param
+            .as_ref()
+            .is_some_and(|param| matches!(param.kind, PlanKind::Number(_)))
+    }
+
     /// Returns `true` if the result depends on the order of the input.
     pub(crate) fn depends_on_order(&self) -> bool {
         use AggregateOp::{Avg, Max, Min, Quantile, Stddev, Stdvar, Sum};
@@ -111,10 +118,7 @@ fn order_of_aggregate(aggregate: &Aggregate, default_step_ms: i64) -> Option<Ord
         order(param, default_step_ms)?;
     }
     // A parameter that varies may be invalid at one step, which fails the whole query.
-    let has_constant_param = aggregate
-        .param
-        .as_ref()
-        .is_some_and(|param| matches!(param.kind, PlanKind::Number(_)));
+    let has_constant_param = aggregate.has_constant_param();
     let is_one_group = !aggregate.without && aggregate.grouping.is_empty();
     match aggregate.op {
         CountValues => Some(Order::Any),

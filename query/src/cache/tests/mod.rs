@@ -294,12 +294,12 @@ fn whole_results_are_reused_while_nothing_changes() {
     let (_dir, db) = open();
     let engine = engine(CACHE_SIZE);
     fill(&db, 0..61);
-    // An instant query, a sorted result, steps that depend on each other, and annotations.
+    // An instant query, a sorted result, and steps that depend on each other.
     for (query, minutes, n_steps) in [
         ("sum(a)", (60, 60), 1),
         ("sort_desc(a)", (60, 60), 1),
         ("limitk(9, sum by (x) (a))", (10, 60), 51),
-        ("histogram_quantile(2, rate(a_total[5m]))", (10, 60), 51),
+        ("quantile(scalar(a{i=\"0\"}), a_total)", (10, 60), 51),
     ] {
         check(&db, &engine, query, minutes, 0);
         check(&db, &engine, query, minutes, n_steps);
@@ -323,25 +323,25 @@ fn whole_results_are_reused_while_nothing_changes() {
 }
 
 #[test]
-fn steps_with_the_same_annotations_about_names_are_joined() {
+fn steps_with_annotations_are_joined() {
     let (_dir, db) = open();
     let engine = engine(CACHE_SIZE);
     fill(&db, 0..61);
-    // The last step is evaluated, because it may lack the annotation of the others.
+    let query = "sum(rate(a[5m])) + sum(rate(a_total[5m]))";
     for (minutes, n_cached) in [
         ((10, 40), 0),
         ((10, 50), 31),
         ((20, 51), 31),
-        ((15, 45), 30),
+        ((15, 45), 31),
         ((10, 51), 0),
     ] {
-        check(
-            &db,
-            &engine,
-            "sum(rate(a[5m])) + sum(rate(a_total[5m]))",
-            minutes,
-            n_cached,
-        );
+        check(&db, &engine, query, minutes, n_cached);
+    }
+    // In a subquery, the steps of annotations are unknown. The last step is evaluated, because it
+    // may lack the annotations of the others.
+    let query = "max_over_time(rate(a[5m])[10m:1m])";
+    for (minutes, n_cached) in [((10, 40), 0), ((10, 50), 31), ((15, 45), 30)] {
+        check(&db, &engine, query, minutes, n_cached);
     }
     // The position of an annotation depends on the text.
     check(
@@ -353,12 +353,12 @@ fn steps_with_the_same_annotations_about_names_are_joined() {
     );
     check(&db, &engine, "sum( rate(a_total[5m]) )", (10, 50), 0);
     check(&db, &engine, "sum(rate(a_total[5m]))", (11, 51), 40);
-    // Two annotations may have another order.
+    // Several annotations.
     for minute in 0..61 {
         append(&db, "b", 0, minute * 60, minute as f64);
     }
     check(&db, &engine, "rate(a[5m]) + rate(b[5m])", (10, 50), 0);
-    check(&db, &engine, "rate(a[5m]) + rate(b[5m])", (11, 51), 0);
+    check(&db, &engine, "rate(a[5m]) + rate(b[5m])", (11, 51), 40);
     // `a` ends: its annotation is only in the cached steps, then in none.
     for minute in 61..80 {
         append(&db, "a_total", 0, minute * 60, minute as f64);
@@ -366,9 +366,9 @@ fn steps_with_the_same_annotations_about_names_are_joined() {
     for (minutes, n_cached) in [
         ((20, 60), 0),
         ((20, 70), 41),
-        ((21, 71), 0),
-        ((60, 72), 0),
-        ((66, 79), 0),
+        ((21, 71), 50),
+        ((60, 72), 12),
+        ((66, 79), 7),
     ] {
         check(
             &db,
@@ -378,6 +378,62 @@ fn steps_with_the_same_annotations_about_names_are_joined() {
             n_cached,
         );
     }
+}
+
+/// Such a result was evaluated again at all steps.
+#[test]
+fn the_info_about_raised_buckets_is_about_the_steps_of_the_window() {
+    let (_dir, db) = open();
+    let engine = engine(CACHE_SIZE);
+    for minute in 0..80 {
+        for (i, le, count) in [(0, "1", 10), (1, "2", 20), (2, "+Inf", 30)] {
+            let labels = [("__name__", "h_bucket"), ("i", "x"), ("le", le)];
+            let mut batch = WriteBatch::default();
+            // Every seventh minute, the second count is behind the first.
+            let behind = if i == 1 && minute % 7 == 0 { 15 } else { 0 };
+            let sample = Sample {
+                timestamp_ms: minute * 60_000,
+                value: (count - behind + minute % 5) as f64,
+            };
+            let labels = Labels::from_pairs(labels).unwrap();
+            batch.push(db.series(&labels).unwrap(), sample, 0);
+            db.append(&mut batch).unwrap();
+        }
+    }
+    for query in [
+        "histogram_quantile(0.9, h_bucket)",
+        "histogram_quantile(0.9, sum by (le) (h_bucket))",
+        "histogram_quantile(0.9, h_bucket) / histogram_quantile(0.5, h_bucket)",
+        "histogram_quantiles(h_bucket, \"q\", 0.9, 0.5)",
+        "histogram_quantile(2, h_bucket) or histogram_quantile(-1, a)",
+    ] {
+        for (minutes, n_cached) in [
+            ((10, 40), 0),
+            ((11, 41), 30),
+            ((12, 42), 30),
+            ((13, 43), 30),
+            ((20, 50), 24),
+            ((29, 34), 6),
+            ((30, 60), 21),
+        ] {
+            check(&db, &engine, query, minutes, n_cached);
+        }
+    }
+    // A late sample ends the cached steps, a deletion all of them.
+    let query = "histogram_quantile(0.9, h_bucket)";
+    append(&db, "h_bucket", 1, 45 * 60 + 30, 1.0);
+    check(&db, &engine, query, (30, 60), 15);
+    let range = TimeRange {
+        start_ms: 0,
+        end_ms: 40 * 60_000,
+    };
+    db.delete(vec![Matcher::equal("le", "2")], range).unwrap();
+    check(&db, &engine, query, (30, 60), 0);
+    check(&db, &engine, query, (31, 61), 30);
+    // In a subquery, steps share the histograms that are counted.
+    let query = "max_over_time(histogram_quantile(0.9, h_bucket)[5m:1m])";
+    check(&db, &engine, query, (45, 75), 0);
+    check(&db, &engine, query, (46, 76), 0);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use varve_env::{Fs, RealFs};
-use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use varve_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{MatchOp, SampleColumns};
 use varve_tsdb::{ImportWriter, WalSync};
@@ -42,11 +44,29 @@ impl Random {
     }
 }
 
-/// Metrics of floats; `c_total` has counters, `b_bucket` classic buckets, `h` native histograms.
-const METRICS: [&str; 5] = ["a", "b_total", "c_total", "b_bucket", "h"];
+/// Metrics of floats; `c_total` has counters, `b_bucket` and `d_bucket` classic buckets, `h` native
+/// histograms, `x_total` floats and native histograms.
+const METRICS: [&str; 7] = [
+    "a", "b_total", "c_total", "b_bucket", "d_bucket", "h", "x_total",
+];
 const RANGES: [&str; 4] = ["1m", "3m", "5m", "20m"];
 
 fn labels(metric: &str, i: u64) -> Labels {
+    if metric == "d_bucket" {
+        // Four buckets per pod, with different bounds. The native histogram of a pod has the same
+        // labels without `le`.
+        let pod = i / 4;
+        let le = ["1", "2", "4", "+Inf"][i as usize % 4];
+        let group = format!("g{}", pod % 2);
+        let pod = format!("p{pod}");
+        let mut pairs = [
+            ("__name__", metric),
+            ("g", &*group),
+            ("pod", &*pod),
+            ("le", le),
+        ];
+        return Labels::from_unsorted(&mut pairs).unwrap();
+    }
     let (group, pod) = (format!("g{}", i % 2), format!("p{i}"));
     let mut pairs = vec![("__name__", metric), ("g", &*group), ("pod", &*pod)];
     // Histograms without the label `pod` have several buckets of one bound.
@@ -72,6 +92,8 @@ struct World {
     engine: Engine,
     now_ms: i64,
     n_imports: u64,
+    /// Number of compared results that were joined and have annotations.
+    n_annotated_joins: u64,
     panels: Vec<Panel>,
 }
 
@@ -85,6 +107,7 @@ impl World {
             engine: engine(0),
             now_ms: 1000 * HOUR_MS,
             n_imports: 0,
+            n_annotated_joins: 0,
             panels: Vec::new(),
         };
         world.restart();
@@ -146,14 +169,24 @@ impl World {
                 },
                 0,
             );
-        } else if metric == "h" {
-            let histogram = self.histogram(timestamp_ms);
+        } else if metric == "h" || metric == "x_total" && self.random.one_in(3) {
+            let mut histogram = self.histogram(timestamp_ms);
+            if metric == "x_total" && self.random.one_in(2) {
+                histogram.schema = CUSTOM_BUCKETS_SCHEMA;
+                histogram.custom_bounds = self.random.pick(&[[1.0, 2.0], [1.0, 3.0]]).to_vec();
+                histogram.positive_spans[0].offset = 0;
+            }
             batch.push_histogram(handle, timestamp_ms, Arc::new(histogram), 0);
         } else {
-            let value = if metric.starts_with('c') {
-                (timestamp_ms / 700) as f64
-            } else {
-                self.value()
+            let value = match metric {
+                "c_total" => (timestamp_ms / 700) as f64,
+                // Cumulative counts, some of which are behind those of a lower bound.
+                "d_bucket" => {
+                    let count = timestamp_ms as f64 / 700.0 * (i % 4 + 1) as f64;
+                    let behind = self.random.pick(&[0.0, 0.0, 0.0, 0.1, 70.0, 3e5]);
+                    count - behind
+                }
+                _ => self.value(),
             };
             batch.push(
                 handle,
@@ -202,7 +235,8 @@ impl World {
         // Series end and others begin as time passes.
         let first = (self.now_ms / HOUR_MS % 50) as u64;
         for metric in METRICS {
-            for i in first..first + 6 {
+            let n_series = if metric == "d_bucket" { 12 } else { 6 };
+            for i in first..first + n_series {
                 if !self.random.one_in(5) {
                     let jitter_ms = self.random.below(3000) as i64;
                     self.push(&mut batch, metric, i, self.now_ms - jitter_ms);
@@ -320,7 +354,7 @@ impl World {
                     ]);
                     let function = self.random.pick(&[function, other, "rate"]);
                     // A rate of a metric that is not called a counter has an annotation.
-                    let selector = if self.random.one_in(4) {
+                    let selector = if self.random.one_in(3) {
                         self.selector()
                     } else {
                         "c_total".to_owned()
@@ -340,7 +374,7 @@ impl World {
             .random
             .pick(&["on (pod) ", "on (pod, g) ", "ignoring (le) ", "", "on (g) "]);
         let operator = self.random.pick(&["+", "/", "*", ">", "== bool", "-"]);
-        match self.random.below(20) {
+        match self.random.below(24) {
             0..=5 => {
                 let op = self.random.pick(&[
                     "sum", "avg", "count", "min", "max", "stddev", "group", "sum", "sum",
@@ -380,13 +414,11 @@ impl World {
             }
             13 => format!("2 {operator} {}", self.vector(depth - 1)).replace("== bool", "+"),
             14 => {
-                let function = self.random.pick(&[
-                    "histogram_quantile(0.9, ",
-                    "histogram_count(",
-                    "histogram_sum(",
-                ]);
+                let function = self.random.pick(&["histogram_count(", "histogram_sum("]);
                 format!("{function}sum by (le, g) ({}))", self.vector(depth - 1))
             }
+            20 | 21 => self.quantile(depth),
+            22 => self.annotated(),
             15 => format!(
                 "label_replace({}, \"x\", \"$1\", \"pod\", \"p(.).*\")",
                 self.vector(depth - 1)
@@ -406,6 +438,69 @@ impl World {
             ),
             18 => format!("{} + scalar({})", self.vector(depth - 1), self.vector(0)),
             _ => format!("count_values {by}(\"v\", {})", self.vector(depth - 1)),
+        }
+    }
+
+    /// Returns a quantile of histograms, most of which need raised buckets.
+    fn quantile(&mut self, depth: u32) -> String {
+        let range = self.random.pick(&RANGES);
+        let shift = self.shift();
+        let input = match self.random.below(9) {
+            0 => format!("sum by (le, g) ({})", self.vector(depth - 1)),
+            1 => format!("rate(d_bucket[{range}]) or rate(h[{range}])"),
+            2 => self.vector(depth - 1),
+            3 => "d_bucket or x_total".to_owned(),
+            4 => format!("rate(d_bucket[{range}]{shift})"),
+            5 => format!("sum by (le) (d_bucket{shift})"),
+            _ => format!("sum by (le, g) (rate(d_bucket[{range}]{shift}))"),
+        };
+        let quantile = self.random.pick(&["0.9", "0.5", "2", "-1", "NaN"]);
+        let varying =
+            self.random
+                .pick(&["scalar(sum(d_bucket{le=\"1\"}) % 3)", "scalar(a)", "0.9"]);
+        let quantile = self.random.pick(&["0.9", "0.5", quantile, varying]);
+        match self.random.below(8) {
+            0 => format!("histogram_quantiles({input}, \"q\", {quantile}, 0.1)"),
+            1 => format!("histogram_fraction(0, 2, {input})"),
+            2 => format!(
+                "histogram_quantile(0.99, {input}) - histogram_quantile({quantile}, {input})"
+            ),
+            3 => {
+                let selector = self
+                    .random
+                    .pick(&["d_bucket{g=\"g1\"}", "b_bucket", "d_bucket"]);
+                let other = format!("sum by (le, g) (rate({selector}[{range}]))");
+                format!(
+                    "histogram_quantile({quantile}, {input}) or histogram_quantile(0.5, {other})"
+                )
+            }
+            _ => format!("histogram_quantile({quantile}, {input})"),
+        }
+    }
+
+    /// Returns an expression that has annotations at some steps.
+    fn annotated(&mut self) -> String {
+        let range = self.random.pick(&RANGES);
+        let metric = self.random.pick(&["h", "x_total", "x_total", "a"]);
+        let by = self.random.pick(&["", "by (g) "]);
+        let quantile = self.random.pick(&["2", "0.5", "-1", "scalar(a)"]);
+        match self.random.below(16) {
+            0 => format!("quantile {by}({quantile}, {metric})"),
+            1 => format!("quantile_over_time({quantile}, {metric}[{range}])"),
+            2 => format!("limit_ratio(2, {metric})"),
+            3 => format!("topk {by}(2, {metric})"),
+            4 => format!("stddev {by}({metric})"),
+            5 => format!("max {by}({metric})"),
+            6 => format!("{metric} + 1 - (2 > {metric})"),
+            7 => format!("sum {by}({metric}) > on (g) group_right sum by (g, pod) (x_total)"),
+            8 => format!("{metric} - on (pod) x_total"),
+            9 => format!("delta({metric}[{range}])"),
+            10 => format!("irate({metric}[{range}])"),
+            11 => format!("sum_over_time({metric}[{range}])"),
+            12 => format!("avg {by}({metric})"),
+            13 => format!("max_over_time({metric}[{range}])"),
+            14 => format!("rate({metric}[{range}]) / rate({metric}[20m])"),
+            _ => format!("sum {by}(rate({metric}[{range}]))"),
         }
     }
 
@@ -473,7 +568,11 @@ impl World {
 
     fn compare(&mut self) {
         let (at, times) = self.query();
-        let request = Request::new(&self.panels[at].query, times);
+        let stats = self.random.pick(&[StatsMode::Off, StatsMode::AsWritten]);
+        let request = Request {
+            stats,
+            ..Request::new(&self.panels[at].query, times)
+        };
         let ctx = ReadContext::unbounded();
         let cached = self.engine.run(
             self.db(),
@@ -484,6 +583,13 @@ impl World {
             },
         );
         let uncached = self.engine.run(self.db(), &ctx, &request);
+        if let Ok(result) = &cached
+            && let Some(stats) = &result.stats
+            && (1..times.n_steps).contains(&stats.n_cached_steps)
+            && !result.annotations.is_empty()
+        {
+            self.n_annotated_joins += 1;
+        }
         if !are_same(&cached, &uncached) {
             let (cached, uncached) = (print(&cached), print(&uncached));
             let differs = cached
@@ -558,6 +664,7 @@ fn cached_results_equal_uncached_ones() {
         number("VARVE_CACHE_SEED", 7),
     );
     let (mut n_compared, mut found) = (0, CacheStats::default());
+    let mut n_annotated_joins = 0;
     for part in 0.. {
         // A new store from time to time keeps each one small.
         let mut world = World::new(seed.wrapping_add(part));
@@ -579,14 +686,19 @@ fn cached_results_equal_uncached_ones() {
             }
         }
         add(world.engine.cache_stats());
+        n_annotated_joins += world.n_annotated_joins;
         if n_compared == cases {
             break;
         }
     }
-    println!("{n_compared} queries with seed {seed}: {found:?}");
+    println!(
+        "{n_compared} queries with seed {seed}: {found:?}, {n_annotated_joins} annotated joins"
+    );
     // Otherwise the test compares nothing.
     assert!(
-        found.n_hits > cases / 200 && found.n_partial_hits > cases / 100,
-        "{found:?}"
+        found.n_hits > cases / 200
+            && found.n_partial_hits > cases / 100
+            && n_annotated_joins > cases / 100,
+        "{found:?}, {n_annotated_joins} annotated joins"
     );
 }

@@ -3,7 +3,7 @@
 use varve_promql::ast::{AggregateOp, Span};
 
 use super::histograms::HistogramFold;
-use crate::annotations::{Annotation, AnnotationList};
+use crate::annotations::{Annotation, AnnotationList, Occurrence};
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::math::kahan::{KahanSum, Mean};
@@ -116,10 +116,12 @@ impl Fold {
                 self.add_floats(&floats_of(&series.column));
             }
             _ => {
-                if series.column.histograms().next().is_some() {
+                let histogram_steps = series.column.histogram_steps();
+                if !histogram_steps.is_empty() {
                     annotations.add(
                         Annotation::HistogramIgnored(self.op.as_str()),
                         Span::default(),
+                        Occurrence::Steps(histogram_steps),
                     );
                 }
                 self.add_floats(&floats_of(&series.column));

@@ -9,7 +9,9 @@ use varve_context::Charge;
 use varve_model::histogram::ResetHint;
 use varve_promql::ast::{AggregateOp, Span};
 
-use crate::annotations::{Annotation, AnnotationList, HistogramOperation, SeriesAnnotation};
+use crate::annotations::{
+    Annotation, AnnotationList, HistogramOperation, Occurrence, SeriesAnnotation,
+};
 use crate::error::Result;
 use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
@@ -70,7 +72,7 @@ impl HistogramFold {
             match self.steps.get_mut(&step) {
                 Some(known) => {
                     known.record_hint(histogram);
-                    let added = known.state.add(histogram, series, annotations);
+                    let added = known.state.add(step, histogram, series, annotations);
                     if added.is_none() {
                         known.state = State::Incompatible {
                             had_floats: floats.contains(step),
@@ -114,7 +116,11 @@ impl HistogramFold {
             let mut result = match state {
                 State::Incompatible { had_floats: false } => continue,
                 _ if floats.contains(step) => {
-                    annotations.add(Annotation::MixedAggregation, Span::default());
+                    annotations.add(
+                        Annotation::MixedAggregation,
+                        Span::default(),
+                        Occurrence::at(step),
+                    );
                     continue;
                 }
                 State::Sum(sum) => sum.finish(),
@@ -127,6 +133,7 @@ impl HistogramFold {
                 annotations.add(
                     Annotation::CounterResetCollision(HistogramOperation::Aggregation),
                     Span::default(),
+                    Occurrence::at(step),
                 );
             }
         }
@@ -158,10 +165,11 @@ impl State {
         }
     }
 
-    /// Adds a histogram. Returns the number of bytes by which the state grows, or `None` if the
-    /// histograms are incompatible.
+    /// Adds a histogram at a step. Returns the number of bytes by which the state grows, or `None`
+    /// if the histograms are incompatible.
     fn add(
         &mut self,
+        step: usize,
         histogram: &FloatHistogram,
         series: &Series,
         annotations: &mut AnnotationList,
@@ -181,6 +189,7 @@ impl State {
                     annotations.add(
                         Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation),
                         Span::default(),
+                        Occurrence::at(step),
                     );
                 }
                 Some(self.size().saturating_sub(before))
@@ -189,6 +198,7 @@ impl State {
                 annotations.add(
                     SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()),
                     Span::default(),
+                    Occurrence::at(step),
                 );
                 None
             }

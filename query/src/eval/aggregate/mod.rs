@@ -14,10 +14,10 @@ mod top_k;
 use varve_context::Charge;
 use varve_model::Labels;
 use varve_model::labels::METRIC_NAME;
-use varve_promql::ast::{AggregateOp, Span};
+use varve_promql::ast::AggregateOp;
 use varve_tsdb::select::LabelHint;
 
-use crate::annotations::{Annotation, AnnotationList};
+use crate::annotations::{AnnotationEntry, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::columns::{
     GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector,
@@ -167,8 +167,8 @@ impl Evaluator<'_> {
         for (fold, (class, n_uses, other)) in grouped.into_iter().zip(together) {
             let (vector, annotations) = fold.finish(&limits)?;
             if std::ptr::eq(other, plan) {
-                for (annotation, span) in annotations {
-                    self.annotations.add(annotation, span);
+                for entry in annotations {
+                    self.annotations.add_entry(entry);
                 }
                 own = Some(vector);
             } else if let Some(other_aggregate) = aggregate_of(other) {
@@ -249,7 +249,7 @@ impl<'a> GroupedFold<'a> {
     }
 
     /// Returns the result, and the annotations, all at the span of the input.
-    fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<(Annotation, Span)>)> {
+    fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<AnnotationEntry>)> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
         for (labels, (fold, drop_name)) in
@@ -262,14 +262,11 @@ impl<'a> GroupedFold<'a> {
                 column: fold.finish(&mut self.annotations),
             })?;
         }
-        Ok((
-            vector,
-            self.annotations
-                .into_list()
-                .into_iter()
-                .map(|(annotation, _)| (annotation, span))
-                .collect(),
-        ))
+        let mut annotations = Vec::new();
+        for entry in self.annotations.into_entries() {
+            annotations.push(entry.moved_to(span));
+        }
+        Ok((vector, annotations))
     }
 }
 

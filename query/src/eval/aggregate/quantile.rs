@@ -1,9 +1,9 @@
 //! `quantile`: holds the values of each group and step.
 
-use super::{Groups, labels_for};
-use crate::annotations::Annotation;
+use super::{Groups, ParamRange, labels_for};
+use crate::annotations::{Annotation, Occurrence};
 use crate::error::Result;
-use crate::eval::columns::{GroupingKeys, Scalars, Series, Vector};
+use crate::eval::columns::{GroupingKeys, Scalars, Series, StepSet, Vector};
 use crate::eval::evaluator::Evaluator;
 use crate::functions::over_time::quantile_of;
 use crate::plan::Aggregate;
@@ -24,7 +24,7 @@ impl Evaluator<'_> {
         let mut groups = Groups::new(aggregate);
         let mut values: Vec<Values> = Vec::new();
         let mut charge = self.limits.ctx.charge();
-        let mut ignored_histograms = false;
+        let mut histogram_steps = StepSet::empty(steps.n_steps);
         let must_sort = self.sorts_input_of(&[aggregate]);
         self.each_input(
             &aggregate.expr,
@@ -34,7 +34,7 @@ impl Evaluator<'_> {
             1,
             &mut |mut series| {
                 if !series.column.histograms.is_empty() {
-                    ignored_histograms |= series.column.histograms().next().is_some();
+                    histogram_steps.extend_with(&series.column.histogram_steps());
                     series.column.keep_floats();
                 }
                 if series.column.present.is_empty() {
@@ -61,20 +61,32 @@ impl Evaluator<'_> {
                 Ok(())
             },
         )?;
-        if ignored_histograms {
+        if !histogram_steps.is_empty() {
             self.annotations.add(
                 Annotation::HistogramIgnored(aggregate.op.as_str()),
                 aggregate.expr.span,
+                Occurrence::Steps(histogram_steps),
             );
         }
+        self.warn_about_quantiles(aggregate, range, steps);
+        self.quantiles(groups, values, &quantiles, steps)
+    }
+
+    /// Adds warnings about quantiles outside of [0, 1].
+    fn warn_about_quantiles(&mut self, aggregate: &Aggregate, range: ParamRange, steps: Steps) {
         for q in range.outside(0.0, 1.0) {
+            // Only the extremes of all steps are reported.
+            self.is_order_fixed &= aggregate.has_constant_param();
             let span = aggregate
                 .param
                 .as_ref()
                 .map_or_else(Default::default, |param| param.span);
-            self.annotations.add(Annotation::InvalidQuantile(q), span);
+            self.annotations.add(
+                Annotation::InvalidQuantile(q),
+                span,
+                Occurrence::Steps(StepSet::full(steps.n_steps)),
+            );
         }
-        self.quantiles(groups, values, &quantiles, steps)
     }
 
     /// Returns the quantiles of each group at each step.

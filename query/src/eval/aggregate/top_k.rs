@@ -14,7 +14,7 @@ use varve_tsdb::select::LabelHint;
 
 use super::heap::{Entry, Heap, Offer};
 use super::{Groups, ParamRange};
-use crate::annotations::Annotation;
+use crate::annotations::{Annotation, Occurrence};
 use crate::error::{Error, Result};
 use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, StepSet, Vector, series_size};
 use crate::eval::evaluator::Evaluator;
@@ -55,9 +55,12 @@ impl Evaluator<'_> {
             return Ok(self.limits.vector());
         }
         valid?;
-        if selection.ignored_histograms {
-            self.annotations
-                .add(Annotation::HistogramIgnored(aggregate.op.as_str()), span);
+        if !selection.ignored_histograms.is_empty() {
+            self.annotations.add(
+                Annotation::HistogramIgnored(aggregate.op.as_str()),
+                span,
+                Occurrence::Steps(selection.ignored_histograms.clone()),
+            );
         }
         if selection.has_tie()
             && aggregate.expr.order(self.settings.subquery_step_ms) != Some(Order::Fixed)
@@ -114,8 +117,11 @@ impl Evaluator<'_> {
             .as_ref()
             .map_or_else(Default::default, |param| param.span);
         for ratio in range.outside(-1.0, 1.0) {
-            self.annotations
-                .add(Annotation::InvalidRatio(ratio, ratio.signum()), span);
+            self.annotations.add(
+                Annotation::InvalidRatio(ratio, ratio.signum()),
+                span,
+                Occurrence::Steps(StepSet::full(steps.n_steps)),
+            );
         }
         if steps.n_steps == 1 {
             let order = order_of_limit_ratio(&selected, &group_of);
@@ -157,8 +163,8 @@ struct TopK<'a> {
     selected: Vec<GroupSelection>,
     /// Series in order of arrival; `None` once no step selects the series.
     series: Vec<Option<Selected>>,
-    /// Histograms were ignored; only `limitk` selects them.
-    ignored_histograms: bool,
+    /// The steps at which histograms were ignored; only `limitk` selects them.
+    ignored_histograms: StepSet,
     limits: &'a Limits,
     charge: Charge,
 }
@@ -180,6 +186,7 @@ struct Selected {
 
 impl<'a> TopK<'a> {
     fn new(aggregate: &'a Aggregate, ks: Scalars, range: ParamRange, limits: &'a Limits) -> Self {
+        let n_steps = ks.len();
         Self {
             groups: Groups::new(aggregate),
             ks,
@@ -191,7 +198,7 @@ impl<'a> TopK<'a> {
             op: aggregate.op,
             selected: Vec::new(),
             series: Vec::new(),
-            ignored_histograms: false,
+            ignored_histograms: StepSet::empty(n_steps),
             limits,
             charge: limits.ctx.charge(),
         }
@@ -201,10 +208,11 @@ impl<'a> TopK<'a> {
     fn offer(&mut self, mut series: Series) -> Result<()> {
         self.limits.check()?;
         if self.op != AggregateOp::Limitk && !series.column.histograms.is_empty() {
-            self.ignored_histograms |= series
-                .column
-                .histograms()
-                .any(|(step, _)| self.ks[step] >= 1.0);
+            for (step, _) in series.column.histograms() {
+                if self.ks[step] >= 1.0 {
+                    self.ignored_histograms.insert(step);
+                }
+            }
             series.column.keep_floats();
         }
         let (group, is_new) = self.groups.intern(&series.labels);

@@ -130,7 +130,8 @@ pub(super) fn combine(
         annotations,
         ..
     } = join;
-    annotations.add_to(&mut evaluator.annotations, link.span);
+    let depends_on_order = annotations.add_to(&mut evaluator.annotations, link.span);
+    evaluator.is_order_fixed &= !depends_on_order;
     if !has_partial_labels {
         out.merge_same_labels()?;
     }

@@ -14,8 +14,9 @@ use varve_promql::ast::Span;
 use varve_promql::decimal;
 use varve_promql::number;
 
+use super::histogram_annotations::is_valid;
 use super::label::string_arg;
-use crate::annotations::{Annotation, ForcedMonotonicity};
+use crate::annotations::{Annotation, Occurrence, RaisedExtent};
 use crate::error::Result;
 use crate::eval::columns::{Column, GroupingKeys, Limits, Series, StepSet, Vector, series_size};
 use crate::eval::evaluator::{Evaluator, Sink};
@@ -212,19 +213,6 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// Adds warnings about quantiles outside of [0, 1]. Called after all arguments are evaluated,
-    /// so that of equal annotations the outermost position is reported.
-    fn check_quantiles(&mut self, quantiles: &[f64], span: Span) -> Result<()> {
-        let mut before = None;
-        for &q in quantiles.iter().filter(|q| !is_valid(**q)) {
-            if before.replace(q.to_bits()) != Some(q.to_bits()) {
-                self.limits.check()?;
-                self.annotations.add(Annotation::InvalidQuantile(q), span);
-            }
-        }
-        Ok(())
-    }
-
     /// Computes a number for each native histogram of a series.
     fn map_native(
         &mut self,
@@ -247,6 +235,7 @@ impl Evaluator<'_> {
                         effect,
                     },
                     span,
+                    Occurrence::at(*step),
                 );
             }
         }
@@ -267,6 +256,8 @@ impl Evaluator<'_> {
     ) -> Result<Series> {
         self.limits.check()?;
         let mut column = self.limits.column(steps.n_steps)?;
+        let mut charge = self.limits.ctx.charge();
+        let mut extents = Vec::new();
         let mut buckets = Vec::new();
         for step in 0..steps.n_steps {
             self.limits.check()?;
@@ -281,19 +272,18 @@ impl Evaluator<'_> {
                 difference_max,
             }) = raised
             {
-                let times_ms = (steps.time_ms(step), steps.time_ms(step));
-                let metric_name = self.known_name(&classic.labels);
-                let forced = ForcedMonotonicity {
-                    metric_name,
-                    times_ms,
+                // A growing list may have a capacity of twice its length.
+                charge.grow(2 * size_of::<(usize, RaisedExtent)>())?;
+                let extent = RaisedExtent {
+                    times_ms: (steps.time_ms(step), steps.time_ms(step)),
                     bounds,
                     difference_max,
                     n_histograms: 1,
                 };
-                self.annotations
-                    .add(Annotation::ForcedMonotonicity(forced), histograms.span);
+                extents.push((step, extent));
             }
         }
+        self.add_forced_monotonicity(&classic.labels, extents, histograms.span);
         Ok(Series {
             labels: classic.labels.clone(),
             drop_name: true,
@@ -312,14 +302,7 @@ impl Evaluator<'_> {
             self.limits.check()?;
             let label = series.labels.get(BUCKET_LABEL).unwrap_or("");
             let Some(upper) = parse_bound(label) else {
-                let metric_name = self.known_name(&series.labels);
-                self.annotations.add(
-                    Annotation::BadBucketLabel {
-                        metric_name,
-                        label: label.into(),
-                    },
-                    span,
-                );
+                self.add_bad_bucket_label(series, label, span);
                 continue;
             };
             let (group, is_new) = groups.intern(&series.labels, |name| name != BUCKET_LABEL);
@@ -346,12 +329,18 @@ impl Evaluator<'_> {
                 .all(|equal| equal[0].0 != equal[2].0);
         }
         for native in &mut native {
-            if let Some(group) = groups.get(&native.labels, |_| true)
-                && drop_conflicts(&mut classic[group], native, &vector, steps, &self.limits)?
-            {
+            let Some(group) = groups.get(&native.labels, |_| true) else {
+                continue;
+            };
+            let conflicting =
+                drop_conflicts(&mut classic[group], native, &vector, steps, &self.limits)?;
+            if !conflicting.is_empty() {
                 let metric_name = self.known_name(&native.labels);
-                self.annotations
-                    .add(Annotation::ClassicAndNative(metric_name), span);
+                self.annotations.add(
+                    Annotation::ClassicAndNative(metric_name),
+                    span,
+                    Occurrence::Steps(conflicting),
+                );
             }
         }
         Ok(Histograms {
@@ -362,28 +351,16 @@ impl Evaluator<'_> {
             _charge: charge,
         })
     }
-
-    /// Returns the metric name if it is still known, that is, with delayed name removal; otherwise
-    /// an empty string.
-    fn known_name(&self, labels: &Labels) -> String {
-        let delayed = self.settings.features.delayed_name_removal;
-        if delayed {
-            labels.metric_name().to_owned()
-        } else {
-            String::new()
-        }
-    }
 }
 
-/// Drops the steps that have both a classic and a native histogram. Returns `true` if there are
-/// such steps.
+/// Drops the steps that have both a classic and a native histogram. Returns these steps.
 fn drop_conflicts(
     classic: &mut Classic,
     native: &mut Native,
     vector: &Vector,
     steps: Steps,
     limits: &Limits,
-) -> Result<bool> {
+) -> Result<StepSet> {
     let mut conflicting = StepSet::empty(steps.n_steps);
     let mut buckets = Vec::new();
     for (step, _) in &native.steps {
@@ -396,9 +373,8 @@ fn drop_conflicts(
     native
         .steps
         .retain(|(step, _)| !conflicting.contains(*step));
-    let any = !conflicting.is_empty();
-    classic.conflicting = Some(conflicting);
-    Ok(any)
+    classic.conflicting = Some(conflicting.clone());
+    Ok(conflicting)
 }
 
 /// Splits a series by the quantile of each step, and adds the quantile as a label.
@@ -430,10 +406,6 @@ fn split_by_quantile(
         split[split_idx].column.set(step, value);
     }
     split.into_iter().try_for_each(|series| out.push(series))
-}
-
-fn is_valid(quantile: f64) -> bool {
-    (0.0..=1.0).contains(&quantile)
 }
 
 /// Parses the upper bound of a bucket. NaN is no bound.

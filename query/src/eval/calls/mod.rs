@@ -1,6 +1,7 @@
 //! Function calls that return vectors.
 
 mod histogram;
+mod histogram_annotations;
 mod info;
 mod label;
 mod sort;

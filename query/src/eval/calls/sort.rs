@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use hashbrown::HashMap;
 
 use super::label::string_arg;
-use crate::annotations::Annotation;
+use crate::annotations::{Annotation, Occurrence};
 use crate::error::Result;
 use crate::eval::columns::Vector;
 use crate::eval::evaluator::Evaluator;
@@ -89,7 +89,7 @@ impl Evaluator<'_> {
     fn warn_if_range(&mut self, plan: &Plan, steps: Steps) {
         if steps.start_ms != steps.end_ms {
             self.annotations
-                .add(Annotation::SortInRangeQuery, plan.span);
+                .add(Annotation::SortInRangeQuery, plan.span, Occurrence::Unknown);
         }
     }
 }

@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::step_set::StepSet;
 use crate::histogram::FloatHistogram;
+use crate::step_set::StepSet;
 
 /// Values at steps.
 #[derive(Debug, Clone)]
@@ -88,6 +88,13 @@ impl Column {
             .iter()
             .filter(|(step, _)| self.present.contains(*step))
             .map(|(step, histogram)| (*step, histogram))
+    }
+
+    /// Returns the steps whose values are histograms.
+    pub(crate) fn histogram_steps(&self) -> StepSet {
+        let mut steps = self.present.clone();
+        steps.subtract(&self.float_steps());
+        steps
     }
 
     /// Returns the steps whose values are floats.

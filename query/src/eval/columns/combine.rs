@@ -6,13 +6,13 @@ use varve_promql::ast::{BinaryOp, Span};
 
 use super::column::{Column, HISTOGRAM_ENTRY_SIZE};
 use super::limits::Limits;
-use super::step_set::StepSet;
-use crate::annotations::{Annotation, Annotations};
+use crate::annotations::{Annotation, Annotations, Occurrence};
 use crate::error::Result;
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, Element, Outcome, is_trim};
 use crate::functions::window::SampleValue;
 use crate::plan::Link;
+use crate::step_set::StepSet;
 
 /// Returns the value of a column at a step that has one.
 pub(crate) fn element(column: &Column, step: usize) -> Element<'_> {
@@ -28,31 +28,49 @@ pub(crate) struct OperatorAnnotations {
     /// The last annotation of each step, and the position of its series in Prometheus' order of
     /// evaluation.
     last: BTreeMap<usize, (usize, Annotation)>,
+    /// A step has different annotations, so the order of series decides which one is the last.
+    depends_on_order: bool,
 }
 
 impl OperatorAnnotations {
     /// Adds an annotation about the series at position `order`, unless the step has one of a later
     /// series.
     pub(crate) fn add(&mut self, step: usize, order: usize, annotation: Annotation) {
-        if self.last.get(&step).is_none_or(|(last, _)| *last <= order) {
+        let known = self.last.get(&step);
+        self.depends_on_order |= known.is_some_and(|(_, known)| *known != annotation);
+        if known.is_none_or(|(last, _)| *last <= order) {
             self.last.insert(step, (order, annotation));
         }
     }
 
     /// Adds the annotations of series that come after all previous ones.
     pub(crate) fn extend(&mut self, later: Self) {
-        self.last.extend(later.last);
+        self.depends_on_order |= later.depends_on_order;
+        for (step, (order, annotation)) in later.last {
+            if let Some((_, earlier)) = self.last.get(&step) {
+                self.depends_on_order |= *earlier != annotation;
+            }
+            self.last.insert(step, (order, annotation));
+        }
     }
 
-    /// Adds the distinct annotations to those of the query.
-    pub(crate) fn add_to(self, annotations: &mut Annotations, span: Span) {
-        let mut added = Vec::new();
-        for (_, annotation) in self.last.into_values() {
-            if !added.contains(&annotation) {
-                annotations.add(annotation.clone(), span);
-                added.push(annotation);
+    /// Adds the distinct annotations to those of the query. Returns `true` if they depend on the
+    /// order of the series.
+    pub(crate) fn add_to(self, annotations: &mut Annotations, span: Span) -> bool {
+        let mut distinct: Vec<(Annotation, StepSet)> = Vec::new();
+        for (step, (_, annotation)) in self.last {
+            match distinct.iter_mut().find(|(known, _)| *known == annotation) {
+                Some((_, steps)) => {
+                    steps.extend_to(step + 1);
+                    steps.insert(step);
+                }
+                None => distinct.push((annotation, StepSet::only(step))),
             }
         }
+        for (annotation, steps) in distinct {
+            annotations.add(annotation, span, Occurrence::Steps(steps));
+        }
+        self.depends_on_order
     }
 }
 

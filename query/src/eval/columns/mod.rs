@@ -9,7 +9,6 @@ mod limits;
 mod scalars;
 mod series;
 mod shared_sets;
-mod step_set;
 mod vector;
 
 pub(crate) use column::{Column, HISTOGRAM_ENTRY_SIZE};
@@ -18,5 +17,6 @@ pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;
 pub(crate) use series::{Series, series_size, without_name};
 pub(crate) use shared_sets::SharedSets;
-pub(crate) use step_set::StepSet;
 pub(crate) use vector::Vector;
+
+pub(crate) use crate::step_set::StepSet;

@@ -7,7 +7,9 @@ use varve_promql::duration::seconds;
 use varve_tsdb::select::Series as StoredSeries;
 
 use super::windows::{Windows, count_window, n_samples_of};
-use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
+use crate::annotations::{
+    Annotation, AnnotationList, Occurrence, SeriesAnnotation, SeriesAnnotations,
+};
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Scalars, Series};
 use crate::eval::select::RangeSamples;
@@ -122,7 +124,9 @@ impl RangeEvaluation<'_> {
             && !column.float_steps().is_empty()
             && let Some(annotation) = self.possible_non_counter(input.labels)
         {
-            out.annotations.add(annotation, self.spans.range);
+            let steps = column.float_steps().into_owned();
+            out.annotations
+                .add(annotation, self.spans.range, Occurrence::Steps(steps));
         }
         let mut series = Series {
             labels: input.labels.clone(),
@@ -162,7 +166,8 @@ impl RangeEvaluation<'_> {
                 for (param, values) in params.iter_mut().zip(&self.params) {
                     *param = values[step];
                 }
-                self.check_params(params, window, &mut out.annotations)?;
+                self.check_params(params, step, window, &mut out.annotations)?;
+                annotations.step = step;
                 n_visited += window.values.len() + 1;
                 if n_visited > CHECK_INTERVAL {
                     n_visited = 0;
@@ -213,10 +218,11 @@ impl RangeEvaluation<'_> {
                 Ok(())
             })?;
         self.limits.samples.check(window_len_max)?;
-        for annotation in annotations.list {
+        for (annotation, steps) in annotations.list {
             out.annotations.add(
                 annotation.of_metric(self.name(input.labels)),
                 self.spans.first,
+                Occurrence::Steps(steps),
             );
         }
         Ok(column)
@@ -251,6 +257,7 @@ impl RangeEvaluation<'_> {
     fn check_params(
         &self,
         params: [f64; 2],
+        step: usize,
         window: &Window<'_>,
         annotations: &mut AnnotationList,
     ) -> Result<()> {
@@ -261,6 +268,7 @@ impl RangeEvaluation<'_> {
                     annotations.add(
                         Annotation::InvalidQuantile(params[0]),
                         self.spans.first_param,
+                        Occurrence::at(step),
                     );
                 }
                 Ok(())
@@ -271,6 +279,7 @@ impl RangeEvaluation<'_> {
                     annotations.add(
                         Annotation::InvalidIntegralStrategy(strategy),
                         self.spans.first_param,
+                        Occurrence::at(step),
                     );
                 }
                 Ok(())

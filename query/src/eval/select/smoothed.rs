@@ -6,7 +6,7 @@ use varve_model::SampleColumns;
 use varve_model::histogram::ResetHint;
 
 use super::RangeSamples;
-use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
+use crate::annotations::{Occurrence, SeriesAnnotation, SeriesAnnotations};
 use crate::error::Result;
 use crate::eval::columns::{HISTOGRAM_ENTRY_SIZE, Series};
 use crate::eval::evaluator::{Evaluator, Sink};
@@ -60,8 +60,10 @@ impl Evaluator<'_> {
                         }
                     }
                     let name = series.labels().metric_name();
-                    for note in annotations.list {
-                        out.annotations.add(note.of_metric(name), plan.span);
+                    for (note, steps) in annotations.list {
+                        let occurrence = Occurrence::Steps(steps);
+                        out.annotations
+                            .add(note.of_metric(name), plan.span, occurrence);
                     }
                     // As in Prometheus, the samples of smoothed selectors are not counted.
                     out.sample_stats.add_series();

@@ -181,7 +181,8 @@ impl Evaluator<'_> {
             self.limits.check()?;
             stage.apply(series, order, &mut annotations, &self.limits, delayed)?;
         }
-        stage.annotate(annotations, &mut self.annotations);
+        let depends_on_order = stage.annotate(annotations, &mut self.annotations);
+        self.is_order_fixed &= !depends_on_order;
         vector.drop_empty();
         let mut vector = self.recharged(vector)?;
         vector.merge_same_labels()?;
@@ -383,6 +384,7 @@ impl Evaluator<'_> {
             self.profile.record_output(id, output);
         }
         for (stage, annotations) in pipeline.stages.iter().zip(stage_annotations) {
+            // The series of a source have the same order at any steps.
             stage.annotate(annotations, &mut self.annotations);
         }
     }

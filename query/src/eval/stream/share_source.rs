@@ -128,7 +128,7 @@ impl Evaluator<'_> {
                 uses_left,
                 plan,
                 vector,
-                SideEffects::new(annotations.into_list(), sample_stats),
+                SideEffects::new(annotations.into_entries(), sample_stats),
             );
         }
     }

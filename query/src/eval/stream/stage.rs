@@ -41,14 +41,16 @@ impl Stage<'_> {
         }
     }
 
-    /// Adds the annotations of the stage to those of the query.
+    /// Adds the annotations of the stage to those of the query. Returns `true` if they depend on
+    /// the order of the series.
     pub(super) fn annotate(
         &self,
         stage_annotations: OperatorAnnotations,
         annotations: &mut Annotations,
-    ) {
-        if let StageKind::WithScalar { link, .. } = &self.kind {
-            stage_annotations.add_to(annotations, link.span);
+    ) -> bool {
+        match &self.kind {
+            StageKind::WithScalar { link, .. } => stage_annotations.add_to(annotations, link.span),
+            StageKind::Floats(_) | StageKind::Histograms(_) | StageKind::Negate => false,
         }
     }
 

@@ -35,6 +35,18 @@ impl StepSet {
         set
     }
 
+    /// Creates a set that ends with the step that it contains.
+    pub(crate) fn only(step: usize) -> Self {
+        let mut set = Self::empty(step + 1);
+        set.insert(step);
+        set
+    }
+
+    /// Returns the size of this set in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        Self::size(self.len)
+    }
+
     /// Returns `true` if a step is in the set.
     #[inline]
     pub(crate) fn contains(&self, step: usize) -> bool {
@@ -75,6 +87,20 @@ impl StepSet {
     /// Adds all steps of another set.
     pub(crate) fn union_with(&mut self, other: &Self) {
         self.zip(other, |a, b| a | b);
+    }
+
+    /// Makes this a set of at least `len` steps.
+    pub(crate) fn extend_to(&mut self, len: usize) {
+        self.len = self.len.max(len);
+        self.words.resize(self.len.div_ceil(64), 0);
+    }
+
+    /// Adds all steps of another set, which may be of more steps or of fewer.
+    pub(crate) fn extend_with(&mut self, other: &Self) {
+        self.extend_to(other.len);
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
     }
 
     /// Keeps the steps that are also in another set.
@@ -166,6 +192,15 @@ mod tests {
         c.retain(|step| step != 0);
         assert_eq!(c, steps(130, &[63, 64, 100, 129]));
         assert!(a.overlaps(&b) && !steps(130, &[1]).overlaps(&b));
+    }
+
+    #[test]
+    fn a_set_grows_with_another_one() {
+        for (a, b) in [(3, 130), (130, 3)] {
+            let mut set = StepSet::only(a);
+            set.extend_with(&StepSet::only(b));
+            assert_eq!(set, steps(131, &[3, 130]));
+        }
     }
 
     #[test]
