@@ -24,18 +24,37 @@ pub struct StringSet {
     places: HashTable<usize>,
     hasher: DefaultHashBuilder,
     charge: Charge,
+    /// Only so many strings are needed, the first ones in order.
+    n_first: usize,
+    /// `true` if the string at place `n_first - 1` is the last one that is needed. Later ones are
+    /// not added.
+    has_last: bool,
 }
 
 impl StringSet {
     /// Creates an empty set.
     pub fn new(ctx: &QueryContext) -> Self {
+        Self::of_first(ctx, usize::MAX)
+    }
+
+    /// Creates an empty set that keeps the first `n_first` strings in order of all that are added.
+    /// It may keep almost twice as many.
+    pub fn of_first(ctx: &QueryContext, n_first: usize) -> Self {
         Self {
             all: String::new(),
             ends: Vec::new(),
             places: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             charge: ctx.charge(),
+            n_first: n_first.max(1),
+            has_last: false,
         }
+    }
+
+    /// Returns `false` if a string need not be added, because enough strings before it were.
+    #[must_use]
+    pub fn wants(&self, text: &str) -> bool {
+        !self.has_last || text < text_at(&self.all, &self.ends, self.n_first - 1)
     }
 
     /// Adds a string.
@@ -43,8 +62,14 @@ impl StringSet {
     /// # Errors
     /// If the request exceeds its memory limit.
     pub fn insert(&mut self, text: &str) -> Result<()> {
-        if self.contains(text) {
+        if !self.wants(text) || self.contains(text) {
             return Ok(());
+        }
+        if self.len() >= self.n_first.saturating_mul(2) {
+            self.drop_last()?;
+            if !self.wants(text) {
+                return Ok(());
+            }
         }
         let hash = self.hasher.hash_one(text);
         self.make_room(text.len())?;
@@ -61,6 +86,46 @@ impl StringSet {
         places.insert_unique(hash, place, |&place| {
             hasher.hash_one(text_at(all, ends, place))
         });
+        Ok(())
+    }
+
+    /// Keeps the strings that are needed.
+    fn drop_last(&mut self) -> Result<()> {
+        let n_before = self.len();
+        let mut places: Vec<_> = (0..n_before).collect();
+        places.select_nth_unstable_by_key(self.n_first - 1, |&place| {
+            text_at(&self.all, &self.ends, place)
+        });
+        places.truncate(self.n_first);
+
+        let size = self.all.capacity();
+        self.charge.grow_without_waiting(size)?;
+        let mut kept = String::with_capacity(size);
+        let mut kept_ends = Vec::with_capacity(self.n_first);
+        for &place in &places {
+            kept.push_str(text_at(&self.all, &self.ends, place));
+            kept_ends.push(kept.len());
+        }
+        self.has_last = true;
+        self.all = kept;
+        self.ends = kept_ends;
+        self.charge.shrink(size);
+        self.charge.shrink((n_before - self.n_first) * ENTRY_SIZE);
+
+        let Self {
+            all,
+            ends,
+            places,
+            hasher,
+            ..
+        } = self;
+        places.clear();
+        for place in 0..ends.len() {
+            let hash = hasher.hash_one(text_at(all, ends, place));
+            places.insert_unique(hash, place, |&place| {
+                hasher.hash_one(text_at(all, ends, place))
+            });
+        }
         Ok(())
     }
 
@@ -146,6 +211,25 @@ mod tests {
             let model: BTreeSet<_> = texts.iter().map(String::as_str).collect();
             prop_assert_eq!((first.len(), first.is_empty()), (model.len(), model.is_empty()));
             prop_assert!(first.iter().eq(model));
+        }
+
+        #[test]
+        fn the_first_strings_are_kept(
+            texts in proptest::collection::vec("[a-cé]{0,3}", 0..200), n_first in 1..20_usize,
+        ) {
+            let memory = MemoryBudget::new(varve_context::Limit::Other("memory"), usize::MAX);
+            let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+            let mut kept = StringSet::of_first(&ctx, n_first);
+            let mut model = BTreeSet::new();
+            for text in &texts {
+                kept.insert(text).unwrap();
+                model.insert(text.as_str());
+                prop_assert!(kept.len() <= 2 * n_first && kept.len() >= model.len().min(n_first));
+                prop_assert!(kept.iter().take(n_first).eq(model.iter().copied().take(n_first)));
+                prop_assert!(kept.iter().all(|text| model.contains(text) && kept.contains(text)));
+            }
+            drop(kept);
+            prop_assert_eq!(memory.used(), 0);
         }
     }
 
