@@ -204,7 +204,7 @@ impl Store {
             if rules.is_empty()
                 || self
                     .db
-                    .select_labels(ctx, matchers, recent)?
+                    .select_first_labels(ctx, matchers, recent, 1)?
                     .next()
                     .is_some()
             {

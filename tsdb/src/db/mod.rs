@@ -101,6 +101,12 @@ impl Db {
         cardinality::count(ctx, &self.store.shards, limit)
     }
 
+    /// Returns the state that selections read.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// Lists the blocks and parts, ascending by time.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockSummary> {

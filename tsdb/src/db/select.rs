@@ -15,7 +15,7 @@ use crate::head::Head;
 use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::read_context::ReadContext;
-use crate::select::{LabelSets, Need, SelectHints, SeriesSet};
+use crate::select::{FIRST_SERIES_MAX, LabelSets, Need, SelectHints, SeriesSet};
 use crate::shard::Shard;
 use crate::shard::exemplars::ExemplarSet;
 
@@ -110,9 +110,33 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<LabelSets> {
+        self.select_first_labels(ctx, matchers, range, usize::MAX)
+    }
+
+    /// Returns the labels of series as [`Db::select_labels`] does, for callers that need only the
+    /// first `n_series`. May return more. Does not visit all series that match.
+    ///
+    /// The series are the first ones in label order. An exception are new series, if more than about
+    /// a thousand have been created in a shard since its series were last ranked: any of these may
+    /// be missing if there are others instead.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn select_first_labels(
+        &self,
+        ctx: &ReadContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        n_series: usize,
+    ) -> Result<LabelSets> {
         let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
+        let need = if n_series <= FIRST_SERIES_MAX {
+            Need::FirstLabels(n_series)
+        } else {
+            Need::Labels
+        };
         let reader = self.reader(ctx)?;
         let set = SeriesSet::new(
             ctx,
@@ -120,7 +144,7 @@ impl Db {
             &reader,
             matchers,
             range,
-            Need::Labels,
+            need,
             SelectHints::default(),
         )?;
         Ok(LabelSets::new(set))
@@ -209,10 +233,25 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
+        self.first_label_names(ctx, matchers, range, usize::MAX)
+    }
+
+    /// Returns label names as [`Db::label_names`] does, for callers that need only the first
+    /// `n_names`. May return more.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn first_label_names(
+        &self,
+        ctx: &ReadContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        n_names: usize,
+    ) -> Result<StringSet> {
         let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
-        let mut names = StringSet::new(ctx);
+        let mut names = StringSet::of_first(ctx, n_names);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
         }
@@ -240,10 +279,26 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
+        self.first_label_values(ctx, name, matchers, range, usize::MAX)
+    }
+
+    /// Returns label values as [`Db::label_values`] does, for callers that need only the first
+    /// `n_values`. May return more.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn first_label_values(
+        &self,
+        ctx: &ReadContext,
+        name: &str,
+        matchers: &[Matcher],
+        range: TimeRange,
+        n_values: usize,
+    ) -> Result<StringSet> {
         let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
-        let mut values = StringSet::new(ctx);
+        let mut values = StringSet::of_first(ctx, n_values);
         for shard in self.shards_in(range) {
             shard
                 .head()

@@ -16,7 +16,7 @@ use super::samples::Samples;
 use super::table::{NewSeries, SlotRef, Table};
 use crate::batch::SeriesRef;
 use crate::error::Result;
-use crate::index::{LabelCounts, Pair, SymbolId};
+use crate::index::{Candidates, LabelCounts, Pair, SlotLabels, SymbolId};
 
 /// Number of slots that a walk over all series visits per acquisition of the lock.
 pub(super) const STEP: usize = 512;
@@ -234,6 +234,12 @@ impl Head {
             });
     }
 
+    /// Returns one more than the highest slot in use.
+    pub(crate) fn end(&self) -> u32 {
+        // Slots are less than 2^31.
+        self.table.end() as u32
+    }
+
     /// Returns the slots of one step of a walk over all series, or `None` after the last step. The
     /// caller may release the lock between steps.
     pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
@@ -292,6 +298,43 @@ impl Head {
         self.table
             .index
             .select(ctx, &self.table.symbols, &self.table, matchers)
+    }
+
+    /// Returns the slots of the series that may pass all matchers, and the matchers that more than
+    /// `n_many` series pass, for [`Head::passes`].
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub(crate) fn candidates<'a>(
+        &self,
+        ctx: &QueryContext,
+        matchers: &'a [Matcher],
+        n_many: u64,
+    ) -> Result<Candidates<'a>> {
+        self.table
+            .index
+            .candidates(ctx, &self.table.symbols, &self.table, matchers, n_many)
+    }
+
+    /// Returns `true` if a series passes all matchers.
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub(crate) fn passes(
+        &self,
+        ctx: &QueryContext,
+        slot: u32,
+        matchers: &[&Matcher],
+    ) -> Result<bool> {
+        for matcher in matchers {
+            let name = self.table.symbols.find(matcher.name());
+            let value = name.and_then(|name| self.table.value(slot, name));
+            let text = value.map_or("", |value| self.symbol(value));
+            if !matcher.matches_in(ctx, text)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns an upper bound for the series that pass all matchers, without looking at them.
@@ -395,6 +438,10 @@ impl Head {
         }
         let slots = self.select(ctx, matchers)?;
         ctx.count_series(slots.len())?;
+        // Fast path: the matchers keep all series.
+        if slots.len() == self.len() as u64 {
+            return Ok(None);
+        }
         Ok(Some(slots))
     }
 }

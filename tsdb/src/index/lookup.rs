@@ -4,7 +4,6 @@ use hashbrown::{HashMap, HashSet};
 use roaring::RoaringBitmap;
 
 use super::postings::{Postings, Values};
-use super::select::{TERMS_PER_CHECK, Terms, ValueTest, select};
 use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
@@ -13,13 +12,7 @@ use varve_model::{MatchOp, Matcher, StringSet};
 
 use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
-use crate::error::{Error, Result};
-
-/// The cost of testing a value and adding its series to a set, in units of reading the value of one
-/// series.
-const VALUE_COST: u64 = 16;
-/// Test results that are cached while series are visited.
-const VERDICTS: usize = 256;
+use crate::error::Result;
 
 /// The labels of series by slot. This is the inverse of postings, and cheaper for few series.
 pub(crate) trait SlotLabels {
@@ -65,28 +58,6 @@ impl Index {
     /// Returns the approximate size of the index in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
-    }
-
-    /// Returns the slots of the series that pass all matchers.
-    ///
-    /// # Errors
-    /// If the request is interrupted.
-    pub(crate) fn select(
-        &self,
-        ctx: &QueryContext,
-        symbols: &Symbols,
-        labels: &impl SlotLabels,
-        matchers: &[Matcher],
-    ) -> Result<RoaringBitmap> {
-        select(
-            ctx,
-            &mut HeadTerms {
-                index: self,
-                symbols,
-                labels,
-            },
-            matchers,
-        )
     }
 
     /// Returns the labels with many values whose sorted order is missing or outdated.
@@ -163,13 +134,18 @@ impl Index {
         }
     }
 
-    fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
+    pub(super) fn postings(
+        &self,
+        symbols: &Symbols,
+        name: &str,
+        value: &str,
+    ) -> Option<Postings<'_>> {
         self.names
             .get(&symbols.find(name)?)?
             .get(symbols.find(value)?)
     }
 
-    fn values(&self, symbols: &Symbols, name: &str) -> Option<&Values> {
+    pub(super) fn values(&self, symbols: &Symbols, name: &str) -> Option<&Values> {
         self.names.get(&symbols.find(name)?)
     }
 
@@ -198,12 +174,15 @@ impl Index {
         let interval = if slots.is_some() { 1 } else { CHECK_INTERVAL };
         for (i, (&name, values)) in self.names.iter().enumerate() {
             ctx.check_every(interval, i)?;
-            if slots.is_none_or(|(slots, _)| {
-                values
-                    .iter()
-                    .any(|(_, postings)| postings.intersects(slots))
-            }) {
-                names.insert(symbols.resolve(name))?;
+            let text = symbols.resolve(name);
+            let is_found = names.wants(text)
+                && slots.is_none_or(|(slots, _)| {
+                    values
+                        .iter()
+                        .any(|(_, postings)| postings.intersects(slots))
+                });
+            if is_found {
+                names.insert(text)?;
             }
         }
         Ok(())
@@ -234,8 +213,9 @@ impl Index {
         }
         for (i, (value, postings)) in all.iter().enumerate() {
             ctx.check_every(CHECK_INTERVAL, i)?;
-            if slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
-                values.insert(symbols.resolve(value))?;
+            let text = symbols.resolve(value);
+            if values.wants(text) && slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
+                values.insert(text)?;
             }
         }
         Ok(())
@@ -331,124 +311,10 @@ fn values_of(
     Ok(())
 }
 
-/// The index with the strings of its symbols and the labels of its series.
-struct HeadTerms<'a, L> {
-    index: &'a Index,
-    symbols: &'a Symbols,
-    labels: &'a L,
-}
-
-impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
-    fn all(&self) -> RoaringBitmap {
-        self.index.all.to_bitmap()
-    }
-
-    fn n_series(&self) -> u64 {
-        self.index.all.len()
-    }
-
-    fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        if let Some(postings) = self.index.postings(self.symbols, name, value) {
-            postings.union_into(set);
-        }
-        Ok(())
-    }
-
-    fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        match self.index.postings(self.symbols, name, value) {
-            Some(postings) => postings.intersect_into(set),
-            None => set.clear(),
-        }
-        Ok(())
-    }
-
-    fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
-        let ValueTest {
-            ctx,
-            name,
-            prefix,
-            passes,
-        } = *values;
-        let Some(values) = self.index.values(self.symbols, name) else {
-            return Ok(());
-        };
-        let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
-            ctx.check_every(TERMS_PER_CHECK, i)?;
-            if passes(self.symbols.resolve(value))?
-                && let Some(postings) = postings
-            {
-                postings.union_into(set);
-            }
-            Ok::<(), Error>(())
-        };
-        match values.order.candidates(prefix, self.symbols) {
-            Some((found, added)) => {
-                for (i, &value) in found.iter().chain(added).enumerate() {
-                    look_at(i, value, values.get(value))?;
-                }
-            }
-            None => {
-                for (i, (value, postings)) in values.iter().enumerate() {
-                    look_at(i, value, Some(postings))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
-        let ValueTest {
-            ctx,
-            name,
-            prefix,
-            passes,
-        } = *values;
-        let Self {
-            index,
-            symbols,
-            labels,
-        } = *self;
-        let Some(name) = symbols.find(name) else {
-            return Ok(false);
-        };
-        let Some(values) = index.names.get(&name) else {
-            return Ok(false);
-        };
-        let candidates = values.order.candidates(prefix, symbols);
-        let n_values = candidates.map_or(values.len(), |(found, added)| found.len() + added.len());
-        if set.len() > n_values as u64 * VALUE_COST {
-            return Ok(false);
-        }
-        let mut verdicts = [(None, passes("")?); VERDICTS];
-        let mut kept = RoaringBitmap::new();
-        for (i, slot) in set.iter().enumerate() {
-            ctx.check_every(TERMS_PER_CHECK, i)?;
-            let value = labels.value(slot, name);
-            let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
-            if value != known.0 {
-                *known = (
-                    value,
-                    passes(value.map_or("", |value| symbols.resolve(value)))?,
-                );
-            }
-            if known.1 {
-                kept.insert(slot);
-            }
-        }
-        *set = kept;
-        Ok(true)
-    }
-
-    fn weight(&mut self, name: &str, value: &str) -> Result<u64> {
-        Ok(self
-            .index
-            .postings(self.symbols, name, value)
-            .map_or(0, |postings| postings.len()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::head_terms::HeadTerms;
+    use super::super::select::{Terms, ValueTest};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;

@@ -6,11 +6,13 @@
 //! distinct value.
 
 mod bulk;
+mod head_terms;
 mod label_counts;
 mod lookup;
 mod postings;
 mod remove;
 mod select;
+mod slot_bits;
 mod slot_set;
 mod symbols;
 mod value_order;
@@ -19,5 +21,5 @@ pub(crate) use bulk::LabelBuilder;
 pub(crate) use label_counts::LabelCounts;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;
-pub(crate) use select::{TERMS_PER_CHECK, Terms, ValueTest, select};
+pub(crate) use select::{Candidates, TERMS_PER_CHECK, Terms, ValueTest, select};
 pub(crate) use symbols::{Pair, SymbolId, Symbols};

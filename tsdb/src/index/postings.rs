@@ -9,6 +9,7 @@ use std::ops::Range;
 use hashbrown::DefaultHashBuilder;
 use roaring::RoaringBitmap;
 
+use super::slot_bits::SlotBits;
 use super::slot_set::SlotSet;
 use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
@@ -334,6 +335,19 @@ impl Postings<'_> {
             }
             Self::Few(slots) => set.extend(*slots),
             Self::Bitmap(bitmap) => bitmap.union_into(set),
+        }
+    }
+
+    /// Adds the slots to `bits`.
+    pub(super) fn add_to(&self, bits: &mut SlotBits) {
+        match self {
+            Self::One(slot) => bits.insert(*slot),
+            Self::Few(slots) => {
+                for &slot in *slots {
+                    bits.insert(slot);
+                }
+            }
+            Self::Bitmap(bitmap) => bitmap.add_to(bits),
         }
     }
 

@@ -35,6 +35,16 @@ pub(crate) trait Terms {
         Ok(false)
     }
 
+    /// Returns `true` if it is known that every series has a label of this name.
+    fn is_on_all(&mut self, _name: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Returns `true` if it is known that more than `n_series` series have a value that passes.
+    fn passes_more(&mut self, _values: &ValueTest<'_>, _n_series: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Returns the cost of finding the series with this value, for comparison with other values.
     fn weight(&mut self, name: &str, value: &str) -> Result<u64>;
 }
@@ -55,6 +65,15 @@ pub(crate) struct ValueTest<'a> {
 /// may read a page.
 pub(crate) const TERMS_PER_CHECK: usize = 256;
 
+/// The series that may pass all matchers.
+#[derive(Debug)]
+pub(crate) struct Candidates<'a> {
+    /// The series that pass all matchers but the postponed ones. `None`: all series.
+    pub(crate) series: Option<RoaringBitmap>,
+    /// The matchers that the series were not tested with.
+    pub(crate) postponed: Vec<&'a Matcher>,
+}
+
 /// Returns the series that pass all matchers.
 ///
 /// # Errors
@@ -64,6 +83,22 @@ pub(crate) fn select(
     terms: &mut impl Terms,
     matchers: &[Matcher],
 ) -> Result<RoaringBitmap> {
+    let found = candidates(ctx, terms, matchers, u64::MAX)?;
+    debug_assert!(found.postponed.is_empty(), "no set is that large");
+    Ok(found.series.unwrap_or_else(|| terms.all()))
+}
+
+/// Returns the series that may pass all matchers. Postpones the matchers that more than `n_many`
+/// series pass, or that drop some of that many, if finding these series visits values.
+///
+/// # Errors
+/// The errors of [`select`].
+pub(crate) fn candidates<'a>(
+    ctx: &QueryContext,
+    terms: &mut impl Terms,
+    matchers: &'a [Matcher],
+    n_many: u64,
+) -> Result<Candidates<'a>> {
     ctx.check()?;
     let mut charge = ctx.charge();
     // The terms of a head are read under its lock, so that waiting is not allowed.
@@ -77,19 +112,67 @@ pub(crate) fn select(
     }
     ordered.sort_by_key(|(rank, ..)| *rank);
     let mut selected = None;
+    let mut postponed = Vec::new();
     for (_, matcher, named) in ordered {
         if selected.as_ref().is_some_and(RoaringBitmap::is_empty) {
             break;
         }
+        // Fast path: `{__name__=~".+"}` keeps all series.
+        if keeps_every_value(matcher) && terms.is_on_all(matcher.name())? {
+            continue;
+        }
+        let n_left = selected
+            .as_ref()
+            .map_or_else(|| terms.n_series(), RoaringBitmap::len);
+        if n_left > n_many && passes_many(ctx, terms, matcher, &named, n_many)? {
+            postponed.push(matcher);
+            continue;
+        }
         apply(ctx, terms, matcher, named, &mut selected)?;
     }
-    Ok(selected.unwrap_or_else(|| terms.all()))
+    Ok(Candidates {
+        series: selected,
+        postponed,
+    })
+}
+
+/// Returns `true` if a matcher accepts every value but the empty one. Other matchers may do so too.
+fn keeps_every_value(matcher: &Matcher) -> bool {
+    match matcher.op() {
+        MatchOp::Regexp => matcher.value() == ".+",
+        MatchOp::NotEqual => matcher.value_bytes().is_empty(),
+        MatchOp::Equal | MatchOp::NotRegexp => false,
+    }
+}
+
+/// Returns `true` if more than `n_many` series pass a matcher, or if it only drops series, and it
+/// does not list its values.
+fn passes_many(
+    ctx: &QueryContext,
+    terms: &mut impl Terms,
+    matcher: &Matcher,
+    named: &Named<'_>,
+    n_many: u64,
+) -> Result<bool> {
+    let Named::Prefixed(prefix) = named else {
+        return Ok(false);
+    };
+    if matcher.matches_empty() {
+        return Ok(true);
+    }
+    let values = ValueTest {
+        ctx,
+        name: matcher.name(),
+        prefix,
+        passes: &|value| Ok(matcher.matches_in(ctx, value)?),
+    };
+    terms.passes_more(&values, n_many)
 }
 
 /// Returns the maximum size of the sets of an evaluation in bytes: the present selection, and a
-/// union.
+/// union, as bits and as a set.
 fn sets_size(n_series: u64) -> usize {
-    usize::try_from(n_series / 8 * 2).unwrap_or(usize::MAX)
+    usize::try_from(n_series / 8 * 3).unwrap_or(usize::MAX)
 }
 
 /// The values that a matcher keeps or drops.

@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
+use super::slot_bits::SlotBits;
+
 /// A set of slots.
 #[derive(Debug, Default)]
 pub(crate) struct SlotSet {
@@ -100,6 +102,19 @@ impl SlotSet {
         set.insert_range(self.newest.clone());
     }
 
+    /// Adds the slots to `bits`.
+    pub(super) fn add_to(&self, bits: &mut SlotBits) {
+        for slot in &self.bitmap {
+            bits.insert(slot);
+        }
+        bits.insert_range(self.newest.clone());
+    }
+
+    /// Returns a slot above all that are in the set.
+    pub(super) fn end(&self) -> u32 {
+        self.newest.end
+    }
+
     /// Removes from `set` all slots that are not in this set.
     pub(crate) fn intersect_into(&self, set: &mut RoaringBitmap) {
         // Slots in the range pass and lie above all slots of the bitmap.
@@ -165,6 +180,9 @@ mod tests {
                 prop_assert_eq!(set.len(), model.len() as u64);
                 prop_assert!(set.iter().eq(model.iter().copied()));
                 prop_assert_eq!(set.to_bitmap(), bitmap.clone());
+                let mut bits = SlotBits::new(set.end());
+                set.add_to(&mut bits);
+                prop_assert_eq!(bits.into_bitmap(), bitmap.clone());
                 let mut union = other.clone();
                 let mut both = other.clone();
                 set.union_into(&mut union);

@@ -18,6 +18,7 @@ use varve_collections::{PositionIndex, prefetch};
 use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::{Labels, SampleColumns, TimeRange};
 
+use super::first_series::first_series;
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::error::{Damaged, Result};
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
@@ -254,11 +255,17 @@ impl HeadReads {
             ..
         } = *selection;
         let store_shard = &store.shards[shard];
+        let of_head = store_shard.head().range();
+        if !of_head.is_some_and(|of_head| of_head.overlaps(range)) {
+            return Ok(None);
+        }
+        if let Need::FirstLabels(n_max) = need {
+            let slots = first_series(selection, store_shard, n_max, charge)?;
+            let list = vec![Slots::Own(slots.into_iter())];
+            return Ok(Some((Self::default(), list)));
+        }
         let (slots, n_removed) = {
             let head = store_shard.head();
-            if !head.range().is_some_and(|of_head| of_head.overlaps(range)) {
-                return Ok(None);
-            }
             (head.select(ctx, matchers)?, head.n_removed())
         };
         if need == Need::Labels
@@ -286,10 +293,7 @@ impl HeadReads {
         charge: &mut Charge,
     ) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection {
-            ctx,
-            need,
-            any_order,
-            ..
+            need, any_order, ..
         } = *selection;
         charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
         let (copies, copied) = copy(selection, store_shard, slots, charge)?;
@@ -306,7 +310,7 @@ impl HeadReads {
         let in_order = if any_order {
             copied
         } else {
-            sort(ctx, store_shard, &copied, charge)?
+            selection.sort(store_shard, &copied, charge)?
         };
         charge.shrink(size_of_val(&*in_order));
         Ok(Some((
@@ -360,23 +364,8 @@ fn find(
         }
     }
     charge.grow(shared.serialized_size() + own.len() * size_of::<SlotRef>())?;
-    let own = sort(ctx, store_shard, &own, charge)?;
+    let own = selection.sort(store_shard, &own, charge)?;
     Ok(Some(SelectedSlots { shared, order, own }))
-}
-
-/// Sorts series by labels.
-fn sort(
-    ctx: &QueryContext,
-    store_shard: &Shard,
-    slots: &[SlotRef],
-    charge: &mut Charge,
-) -> Result<Vec<SlotRef>> {
-    // Charges runs and merged runs, in addition to the list itself.
-    let sorting_size = size_of_val(slots) * 3;
-    charge.grow(sorting_size)?;
-    let sorted = store_shard.sort_slots(ctx, slots, scheduler::pause)?;
-    charge.shrink(sorting_size);
-    Ok(sorted)
 }
 
 /// Copies the samples of `slots`. Returns them, and the series that have samples in the range. A
@@ -421,7 +410,9 @@ fn copy(
         }
         copied.extend(batch.iter().filter(|&&slot_ref| match need {
             Need::Samples | Need::Newest => head.copy_one(slot_ref, range, view, &mut copies),
-            Need::Labels => head.has_sample(slot_ref, range, view, &mut scratch),
+            Need::Labels | Need::FirstLabels(_) => {
+                head.has_sample(slot_ref, range, view, &mut scratch)
+            }
         }));
         drop(head);
         charge.grow(copies.size() - before)?;

@@ -6,6 +6,9 @@
 //! heads and blocks while the caller reads. Samples of blocks are decoded on demand. Merging needs
 //! complete label sets. If there is only one stream, only requested labels are built.
 //!
+//! A request that needs only the first labels does not visit all series of the heads
+//! (`first_series`).
+//!
 //! Invariants
 //! 1. A selection sees every request that had finished when the selection began, completely, and no
 //!    part of any other request.
@@ -18,13 +21,14 @@ mod series;
 mod stream;
 
 mod blocks;
+mod first_series;
 mod heads;
 mod label_projection;
 mod label_sets;
 mod selection;
 
 pub use label_sets::{LabelSets, SelectedLabels};
-pub(crate) use selection::Need;
+pub(crate) use selection::{FIRST_SERIES_MAX, Need};
 pub use series::Series;
 pub use series_set::{SelectHints, SeriesSet};
 

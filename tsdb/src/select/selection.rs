@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use varve_context::QueryContext;
+use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::{Matcher, TimeRange};
 
+use crate::error::Result;
+use crate::head::SlotRef;
 use crate::isolation::ReadView;
+use crate::shard::Shard;
 use crate::store::Store;
 
+/// Maximum number of series that are found without visiting all of them.
+pub(crate) const FIRST_SERIES_MAX: usize = 1 << 16;
 /// Number of series copied or looked up per acquisition of a lock.
 pub(super) const BATCH_SERIES: usize = 256;
 
@@ -20,6 +25,9 @@ pub(crate) enum Need {
     Newest,
     /// Labels of series that have samples in the range.
     Labels,
+    /// Labels of the first series, in label order, that have samples in the range: so many, at most
+    /// [`FIRST_SERIES_MAX`].
+    FirstLabels(usize),
 }
 
 /// The position of a series in a stream.
@@ -42,4 +50,24 @@ pub(super) struct Selection<'a> {
     pub(super) view: &'a ReadView,
     /// The series need not be in label order.
     pub(super) any_order: bool,
+}
+
+impl Selection<'_> {
+    /// Sorts series of a shard by labels.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(super) fn sort(
+        &self,
+        shard: &Shard,
+        slots: &[SlotRef],
+        charge: &mut Charge,
+    ) -> Result<Vec<SlotRef>> {
+        // Charges runs and merged runs, in addition to the list itself.
+        let sorting_size = size_of_val(slots) * 3;
+        charge.grow(sorting_size)?;
+        let sorted = shard.sort_slots(self.ctx, slots, scheduler::pause)?;
+        charge.shrink(sorting_size);
+        Ok(sorted)
+    }
 }

@@ -110,7 +110,7 @@ fn has_series(work: &Work, matchers: &[Matcher], range: TimeRange) -> Result<boo
     Ok(work
         .store
         .db
-        .select_labels(&work.ctx, matchers, range)?
+        .select_first_labels(&work.ctx, matchers, range, 1)?
         .next()
         .transpose()?
         .is_some())

@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod deletions;
 mod eviction;
+mod first_labels;
 mod formats;
 mod groups;
 mod histograms;

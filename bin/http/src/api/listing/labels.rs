@@ -112,10 +112,12 @@ struct ListingJob(Arc<Listing>);
 impl Listing {
     fn find(&self, work: &Work, matchers: &[Matcher]) -> varve_tsdb::Result<StringSet> {
         let db = &work.store.db;
-        let range = self.request.range;
+        let Request { range, limit, .. } = self.request;
+        // One more shows that the limit truncates the result.
+        let n_max = limit.saturating_add(1);
         match &self.name {
-            None => db.label_names(&work.ctx, matchers, range),
-            Some(name) => db.label_values(&work.ctx, name, matchers, range),
+            None => db.first_label_names(&work.ctx, matchers, range, n_max),
+            Some(name) => db.first_label_values(&work.ctx, name, matchers, range, n_max),
         }
     }
 

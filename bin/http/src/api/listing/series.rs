@@ -64,14 +64,16 @@ impl Request {
     /// Writes the union of the selections. Returns `true` if the limit truncated it.
     ///
     /// A series that an earlier selector matches was written already. Testing the earlier
-    /// selectors, instead of remembering the written series, takes no memory.
+    /// selectors, instead of remembering the written series, takes no memory. At most the limit was
+    /// written before, so that one more than the limit is enough of each selection.
     fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool> {
+        let n_max = self.limit.saturating_add(1);
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {
             for series in work
                 .store
                 .db
-                .select_labels(&work.ctx, matchers, self.range)?
+                .select_first_labels(&work.ctx, matchers, self.range, n_max)?
             {
                 let series = series?;
                 if is_selected(&work.ctx, &selectors[..i], series.labels())? {

@@ -174,7 +174,17 @@ impl Search {
         self.write(work, field, &found, has_more, metadata.as_deref())
     }
 
-    /// Returns all names, before they are compared with the terms.
+    /// Returns the number of names that are needed: all, unless the first ones are the result.
+    fn n_names_max(&self) -> usize {
+        if self.terms.is_empty() && self.order != Order::Descending {
+            // One more shows that there are more.
+            self.limit.saturating_add(1)
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// Returns the names that are needed, before they are compared with the terms.
     fn find(&self, work: &Work, field: &Field) -> varve_tsdb::Result<StringSet> {
         let mut selectors = self.selectors.iter();
         let first = selectors.next().map_or(&[][..], |matchers| matchers);
@@ -193,11 +203,13 @@ impl Search {
     ) -> varve_tsdb::Result<StringSet> {
         let db = &work.store.db;
         let ctx = &work.ctx;
-        match field {
-            Field::MetricNames { .. } => db.label_values(ctx, METRIC_NAME, matchers, self.range),
-            Field::LabelNames => db.label_names(ctx, matchers, self.range),
-            Field::LabelValues { label } => db.label_values(ctx, label, matchers, self.range),
-        }
+        let n_max = self.n_names_max();
+        let label = match field {
+            Field::MetricNames { .. } => METRIC_NAME,
+            Field::LabelNames => return db.first_label_names(ctx, matchers, self.range, n_max),
+            Field::LabelValues { label } => label,
+        };
+        db.first_label_values(ctx, label, matchers, self.range, n_max)
     }
 
     /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars`
