@@ -32,7 +32,9 @@ pub mod unit_test;
 
 pub use alert::{Alert, AlertState, Notification, RestoreOptions};
 pub use alerts_max::AlertsMax;
-pub use group::{EvaluationTimes, Group, GroupSettings, GroupStatus, Mode, RemovedGroup, batches};
+pub use group::{
+    EvaluationDurations, Group, GroupSettings, GroupStatus, Mode, RemovedGroup, batches,
+};
 pub use rule_set::{RuleSet, RuleSetChange};
 pub use threads::Threads;
 pub use time::Time;

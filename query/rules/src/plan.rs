@@ -104,9 +104,10 @@ impl Plan {
     /// Returns the step at `now`, and the number of evaluations that are missed because earlier
     /// ones took too long.
     pub fn next(&mut self, now: Time, waiting: Waiting<'_>) -> (Next, u64) {
-        // The clock was set back: the last evaluation would be in the future for as long as the
-        // clock was ahead.
-        if self.last > now + self.schedule.interval() {
+        // The clock was set back: the last evaluation, or the one that waits for data, would be in
+        // the future for as long as the clock was ahead.
+        let latest = self.due.map_or(self.last, |due| due.max(self.last));
+        if latest > now + self.schedule.interval() {
             *self = Self::new(self.schedule, now);
         }
         if let Some(next) = self.next_to_catch_up(now, waiting.lags) {
@@ -237,6 +238,28 @@ mod tests {
         assert_eq!(
             plan.next(first + 30 * S, waiting),
             (live(first + 30 * S, false), 0)
+        );
+    }
+
+    #[test]
+    fn an_evaluation_that_waits_is_dropped_after_the_clock_was_set_back() {
+        let (schedule, first) = schedule();
+        let ahead = first + 6 * 3600 * S;
+        let lags = Lags::default();
+        for seconds in 0..600 {
+            let sent = ahead - seconds * S;
+            lags.note("a", sent, (sent - 5 * S).ms(), (sent - 5 * S).ms());
+        }
+        let waiting = Waiting {
+            lags: &lags,
+            max_wait: Some(10 * S),
+        };
+        let mut plan = Plan::new(schedule, first - S);
+        assert!(matches!(plan.next(ahead, waiting).0, Next::Wait(_)));
+        assert_eq!(
+            plan.next(first + S, waiting).0,
+            Next::Wait(first + 30 * S),
+            "the evaluation at the wrong time was dropped"
         );
     }
 

@@ -72,15 +72,15 @@ impl Evaluator<'_> {
             || *self.name_labels.get_or_init(|| self.db.has_name_labels())
     }
 
-    /// Enables sample counts per step, and profiling of `n_plans` expressions.
+    /// Enables sample counts per step, and profiling of `n_nodes` expressions.
     ///
     /// # Errors
     /// [`Error::Limit`] if the statistics exceed the memory limit of the query.
-    pub(crate) fn collect_stats(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
+    pub(crate) fn collect_stats(&mut self, n_steps: usize, n_nodes: usize) -> Result<()> {
         self.stats_charge
-            .grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
+            .grow(StepSampleStats::size(n_steps) + Profile::size(n_nodes))?;
         self.sample_stats = StepSampleStats::new(true, n_steps);
-        self.profile = Profile::new(true, n_plans);
+        self.profile = Profile::new(true, n_nodes);
         Ok(())
     }
 

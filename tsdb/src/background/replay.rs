@@ -37,8 +37,9 @@ const EXEMPLARS_OF_FILE: u64 = 1 << 32;
 const EXEMPLARS_FILES_MAX: u64 = 1 << 30;
 /// Maximum passes over the buffered samples while appends continue.
 const PASSES_MAX: usize = 16;
-/// Maximum number of batches that are applied while appends wait, which takes a few milliseconds.
-const LAST_BATCHES_MAX: usize = 16;
+/// After a pass over at most this many batches, the rest is applied while appends wait, which takes
+/// a few milliseconds. After [`PASSES_MAX`] passes it is, whatever its number.
+const LAST_PASS_BATCHES: usize = 16;
 
 /// The WAL to replay.
 #[derive(Debug)]
@@ -177,7 +178,7 @@ fn apply_buffered(store: &Store, mut stats: ReplayStats) {
     let mut buffers: Vec<ShardBuffer<'_>> = store.shards.iter().map(buffer).collect();
     for _ in 0..PASSES_MAX {
         let n_batches: usize = buffers.par_iter_mut().map(ShardBuffer::apply).sum();
-        if n_batches <= LAST_BATCHES_MAX {
+        if n_batches <= LAST_PASS_BATCHES {
             break;
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prometheus::{Histogram, IntCounter};
-use varve_rules::{EvaluationTimes, Mode};
+use varve_rules::{EvaluationDurations, Mode};
 use varve_system::metrics::{Registrar, SummaryVec};
 
 /// Bucket bounds of durations, as in Prometheus.
@@ -71,7 +71,7 @@ impl RuleMetrics {
     }
 
     /// Notes the durations of an evaluation.
-    pub(super) fn note_end(&self, times: &EvaluationTimes) {
+    pub(super) fn note_end(&self, times: &EvaluationDurations) {
         let group_s = times.total.as_secs_f64();
         self.group_summary.observe("", group_s);
         self.group_seconds.observe(group_s);

@@ -32,7 +32,7 @@ pub enum Mode {
 
 /// Durations of one evaluation of a group.
 #[derive(Debug, Clone, Default)]
-pub struct EvaluationTimes {
+pub struct EvaluationDurations {
     /// Duration of the evaluation.
     pub total: Duration,
     /// Duration of each rule that was evaluated, in the order in which they ended.
@@ -75,10 +75,10 @@ impl Group {
         mode: Mode,
         storage: &dyn Storage,
         settings: &GroupSettings,
-    ) -> EvaluationTimes {
+    ) -> EvaluationDurations {
         let _running = self.running.lock();
         if self.is_stopped() {
-            return EvaluationTimes::default();
+            return EvaluationDurations::default();
         }
         let started = storage.now();
         let clock = Instant::now();
@@ -107,7 +107,7 @@ impl Group {
         if !is_first && self.state.lock().restores {
             self.restore(storage, settings);
         }
-        EvaluationTimes {
+        EvaluationDurations {
             total: duration,
             rules: totals.durations,
         }
@@ -184,7 +184,7 @@ impl GroupEvaluation<'_> {
                     }
                 }
             }
-            self.end_scans_of_written(batch);
+            self.invalidate_written_scans(batch);
         }
         totals.into_inner()
     }
@@ -205,9 +205,9 @@ impl GroupEvaluation<'_> {
         rule.record(record);
     }
 
-    /// Ends the shared scans of series that the rules of a batch may have written. Later rules read
-    /// what these have written.
-    fn end_scans_of_written(&self, batch: &[usize]) {
+    /// Invalidates the shared scans of series that the rules of a batch may have written, so that
+    /// later rules read what these have written.
+    fn invalidate_written_scans(&self, batch: &[usize]) {
         let Some(scans) = &self.scans else {
             return;
         };

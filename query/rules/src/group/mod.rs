@@ -22,6 +22,6 @@ mod tests;
 mod write;
 
 pub use dependencies::batches;
-pub use evaluate::{EvaluationTimes, Mode};
+pub use evaluate::{EvaluationDurations, Mode};
 pub use group::{Group, GroupSettings, GroupStatus};
 pub use reload::RemovedGroup;

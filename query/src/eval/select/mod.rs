@@ -1,4 +1,5 @@
-//! Selectors of instant vectors: the latest sample of every series within the lookback delta.
+//! Selectors: the latest sample of every series within the lookback delta, the samples of range
+//! functions, and the scans that rules share.
 
 mod instant;
 mod samples;
