@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use varve_config::settings::ServerSettings;
 use varve_context::scheduler::Scheduler;
 use varve_http::{App, HttpMetrics};
-use varve_server::client_stats::Clients;
 use varve_server::lifecycle::Lifecycle;
 use varve_server::live_config::LiveConfig;
 use varve_server::metrics::{self, Metrics};
@@ -18,6 +17,7 @@ use varve_server::rejections::RejectionLog;
 use varve_server::reload::Reloader;
 use varve_server::requests::life::Requests;
 use varve_server::rules::{self, RuleHost, Rules};
+use varve_server::sender_stats::Senders;
 use varve_server::shutdown::Quit;
 use varve_server::traces::Tracer;
 use varve_system::machine;
@@ -79,7 +79,7 @@ pub(super) fn build(
         requests,
         pressure,
         rejections: RejectionLog::default(),
-        clients: Clients::default(),
+        senders: Senders::default(),
         notifier,
         rules,
         tracer,

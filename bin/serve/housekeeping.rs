@@ -59,7 +59,7 @@ fn relieve_pressure(app: &App) {
     app.notifications.set(RETENTION_HELD, has_held_blocks);
     if let Some(store) = store {
         let is_short = app.pressure.refuses_new_series();
-        store.receiver.refuse_new_series(is_short);
+        store.receiver.set_denies_new_series(is_short);
         if is_short {
             store.engine.clear_cache();
         }

@@ -9,8 +9,8 @@
 
 mod app;
 mod housekeeping;
-mod progress;
 mod replay;
+mod service_status;
 #[cfg(test)]
 mod tests;
 
@@ -33,12 +33,12 @@ use varve_http::web_config::LiveWebConfig;
 use varve_http::{self as http, App, HttpState, Listeners};
 use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
 use varve_objstore::{ObjstoreMetrics, Stop};
-use varve_server::client_stats::observer::Observer;
 use varve_server::live_config::{LiveConfig, PreparedConfig};
 use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use varve_server::notifier::PreparedAlerting;
 use varve_server::pressure::Pressure;
 use varve_server::self_scrape::SelfScrape;
+use varve_server::sender_stats::observer::Observer;
 use varve_server::shutdown::{Received, Signals};
 use varve_server::store::Store;
 use varve_server::{auto_reload, rules};
@@ -47,7 +47,7 @@ use varve_system::machine::raise_open_files_limit;
 use varve_system::service_manager::{self, ServiceState, notify};
 use varve_system::version;
 
-use replay::Replay;
+use replay::ReplayWatch;
 
 /// Maximum time that running queries may continue after the signal.
 const QUERY_GRACE: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ const QUERY_GRACE: Duration = Duration::from_secs(2);
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 /// Interval at which the wait for queries checks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Interval at which the log is told of senders, leaders of HA pairs and rejected series.
+/// Interval at which changes of senders, leaders of HA pairs and rejected series are logged.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier
 /// write failed.
@@ -101,7 +101,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let self_scrape = SelfScrape::new(Arc::clone(&app.registry), Arc::clone(&app.lifecycle))
         .context("register metrics")?;
     app.requests.query_log.write_to(prepared.query_log);
-    let seen = auto_reload::FileState::now(&app.config.current());
+    let loaded_file_state = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(
         HttpState::new(app, web),
@@ -112,7 +112,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
             uploads,
             self_scrape,
             alerting: prepared.alerting,
-            seen,
+            loaded_file_state,
         },
     ));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe
@@ -138,7 +138,7 @@ struct Start {
     uploads: Option<UploadOptions>,
     self_scrape: SelfScrape,
     alerting: PreparedAlerting,
-    seen: auto_reload::FileState,
+    loaded_file_state: auto_reload::FileState,
 }
 
 async fn run(state: HttpState, start: Start) -> Result<()> {
@@ -149,7 +149,7 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
         uploads,
         self_scrape,
         alerting,
-        seen,
+        loaded_file_state,
     } = start;
     let app = Arc::clone(&state.app);
     let mut signals = Signals::catch().context("catch signals")?;
@@ -160,7 +160,7 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
     );
     let listeners = listen_to_all(&app.settings).await?;
     let address = address_of(&listeners.web)?;
-    start_parts(&state, alerting)?;
+    start_before_store(&state, alerting)?;
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(state.clone(), listeners, stopped));
 
@@ -175,7 +175,7 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
     };
     serve_store(&app, &store).await?;
 
-    start_auto_reload(&app, config_file, seen);
+    start_auto_reload(&app, config_file, loaded_file_state);
     let uploads = start_uploads(&app, objstore_metrics, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let mut replay = watch_replay(&app, store, data_dir, started);
@@ -206,14 +206,14 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
 }
 
 /// Starts what runs before the store is open.
-fn start_parts(state: &HttpState, alerting: PreparedAlerting) -> Result<()> {
+fn start_before_store(state: &HttpState, alerting: PreparedAlerting) -> Result<()> {
     let app = &state.app;
     app.notifier.apply(alerting);
     app.tracer.apply(app.config.current().tracing.as_ref());
     app.notifications.set(STARTING_UP, true);
     housekeeping::start(Arc::downgrade(app), Arc::clone(&state.web)).context("start a thread")?;
     if service_manager::is_present() {
-        tokio::spawn(progress::report(Arc::clone(app)));
+        tokio::spawn(service_status::report(Arc::clone(app)));
     }
     Ok(())
 }
@@ -233,14 +233,23 @@ async fn serve_store(app: &Arc<App>, store: &Arc<Store>) -> Result<()> {
 }
 
 /// Starts to watch the configuration file, if its changes are to be reloaded.
-fn start_auto_reload(app: &App, config_file: Option<PathBuf>, seen: auto_reload::FileState) {
+fn start_auto_reload(
+    app: &App,
+    config_file: Option<PathBuf>,
+    loaded_file_state: auto_reload::FileState,
+) {
     let Some(path) = config_file else {
         return;
     };
     if app.settings.auto_reload {
         let reloader = Arc::clone(&app.reloader);
         let interval = app.settings.auto_reload_interval;
-        tokio::spawn(auto_reload::run(reloader, path, interval, seen));
+        tokio::spawn(auto_reload::run(
+            reloader,
+            path,
+            interval,
+            loaded_file_state,
+        ));
     }
 }
 
@@ -277,10 +286,15 @@ fn find_source(app: &Weak<App>) -> Result<Option<Source>> {
 }
 
 /// Watches the replay that began at `started`. Rules start when it ends.
-fn watch_replay(app: &Arc<App>, store: Arc<Store>, data_dir: PathBuf, started: Instant) -> Replay {
+fn watch_replay(
+    app: &Arc<App>,
+    store: Arc<Store>,
+    data_dir: PathBuf,
+    started: Instant,
+) -> ReplayWatch {
     let app = Arc::clone(app);
     let rules_store = Arc::clone(&store);
-    Replay::watch(store, data_dir, started, move || {
+    ReplayWatch::start(store, data_dir, started, move || {
         app.notifications.set(STARTING_UP, false);
         if let Err(error) = rules::start(&app.rules, &rules_store) {
             tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
@@ -394,7 +408,7 @@ async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
             if must_save {
                 store.save();
             }
-            observer.observe(&store, &app.clients);
+            observer.observe(&store, &app.senders);
             observer
         });
         match observing.await {

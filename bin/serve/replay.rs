@@ -27,16 +27,16 @@ fn cannot_open(data_dir: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow!("open data directory {data_dir:?}: {error}")
 }
 
-/// Waits for the end of the replay on a blocking thread, until it is dropped.
-pub(super) struct Replay {
+/// Waits for the end of the replay on a blocking thread. Stops waiting when it is dropped.
+pub(super) struct ReplayWatch {
     ctx: QueryContext,
     ended: JoinHandle<Result<()>>,
     is_done: bool,
 }
 
-impl Replay {
-    /// Logs the end of the replay that began at `started`, and calls `done`.
-    pub(super) fn watch(
+impl ReplayWatch {
+    /// Starts to wait. Logs the end of the replay that began at `started`, and calls `done`.
+    pub(super) fn start(
         store: Arc<Store>,
         path: PathBuf,
         started: Instant,
@@ -74,7 +74,7 @@ impl Replay {
     }
 }
 
-impl Drop for Replay {
+impl Drop for ReplayWatch {
     fn drop(&mut self) {
         self.ctx.interrupt(Interrupt::Shutdown);
     }
@@ -88,7 +88,7 @@ fn report(replayed: &ReplayStats, duration: Duration) {
         bytes = replayed.read_bytes,
         samples_meanwhile = replayed.n_buffered,
         ?duration,
-        "Log replayed"
+        "WAL replay completed"
     );
     if replayed.torn_bytes > 0 {
         tracing::info!(

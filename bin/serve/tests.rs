@@ -11,7 +11,7 @@ use varve_config::file::Config;
 use varve_config::flags::ServeArgs;
 use varve_config::settings::{Resolved, resolve};
 use varve_http::web_config::LiveWebConfig;
-use varve_http::{App, HttpState, Job, run};
+use varve_http::{App, HttpState, job_fn, run};
 use varve_query::{QueryResult, Request, Steps, Value};
 use varve_server::live_config::LiveConfig;
 use varve_server::pressure::Pressure;
@@ -170,7 +170,7 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
     let dir = tempfile::tempdir().unwrap();
     let (state, expr) = (start(dir.path()).await, expr("VarvePanics"));
     assert!(!is_true(&state.app, &expr));
-    let job = Job::from_fn(|_| panic!("as the test wants"));
+    let job = job_fn(|_| panic!("as the test wants"));
     let record = RequestRecord::new("POST", String::new(), None, "", None);
     let failed = run(&state, &record, RequestClass::Query, None, job)
         .await
@@ -181,7 +181,7 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
         "{failed:?}"
     );
     assert!(is_true(&state.app, &expr));
-    let job = Job::from_fn(|work| work.respond_encoded("1"));
+    let job = job_fn(|work| work.respond_encoded("1"));
     let record = RequestRecord::new("POST", String::new(), None, "", None);
     let next = run(&state, &record, RequestClass::Query, None, job)
         .await

@@ -20,8 +20,8 @@
 //! 6. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejections`] per
 //!    [`RejectionReason`](varve_model::RejectionReason), each with one example.
 //!
-//! Samples of rules ([`Receiver::append_recorded`]) and of the server itself
-//! ([`Receiver::append_own`]) take the same way, without what concerns a sender.
+//! Samples of rules ([`Receiver::append_rule_samples`]) and of the server itself
+//! ([`Receiver::append_self_metrics`]) take the same way, without what concerns a sender.
 //!
 //! # Invariants
 //! 1. A malformed request stores nothing: it is decoded completely before the first append.
@@ -62,5 +62,5 @@ pub use outcome::{
 pub use receiver::{Receiver, stats::IngestStats};
 pub use route::RouteStats;
 pub use sources::otlp::OtlpEncoding;
-pub use sources::recorded::{RecordedBudget, RecordedSample};
+pub use sources::rules::{RuleBudget, RuleSample};
 pub use sources::{remote_write, text};

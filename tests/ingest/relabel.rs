@@ -403,7 +403,7 @@ fn a_query_for_dropped_series_disables_the_rule() {
         1.0
     );
     wait_until("the log line", || {
-        server.log().contains("Rule disabled because")
+        server.log().contains("Relabel rule disabled because")
     });
 
     // The rule stays disabled after a restart or a kill, until its entry changes or an operator

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::harness::{Http, Process, Server, free_address, missing, python_with, wait_until};
 
-/// A server of S3 with one empty bucket.
+/// An S3 server with one empty bucket.
 struct Moto {
     _process: Process,
     http: Http,

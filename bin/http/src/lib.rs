@@ -44,7 +44,7 @@ use serving::{authorize, observe, redirect};
 pub use connection::{Listeners, requests_max};
 pub use serving::app::App;
 pub use serving::metrics::HttpMetrics;
-pub use serving::run::{Job, run};
+pub use serving::run::{job_fn, run};
 pub use serving::state::HttpState;
 
 /// Serves until `stop` becomes true and all connections are closed.

@@ -1,4 +1,4 @@
-//! The same operations on a directory and on a server of S3 that checks signatures and fails at
+//! The same operations on a directory and on an S3 server that checks signatures and fails at
 //! will.
 
 use std::collections::{BTreeMap, HashMap};
@@ -390,7 +390,7 @@ fn a_directory_is_a_bucket() {
 }
 
 #[test]
-fn a_server_of_s3_is_a_bucket() {
+fn an_s3_server_is_a_bucket() {
     let server = Server::start();
     check(&mut server.client(SECRET));
     let stored = server.stored();

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 pub mod auto_reload;
-pub mod client_stats;
 pub mod lifecycle;
 pub mod live_config;
 pub mod metrics;
@@ -21,6 +20,7 @@ pub mod reload;
 pub mod requests;
 pub mod rules;
 pub mod self_scrape;
+pub mod sender_stats;
 pub mod shutdown;
 pub mod store;
 pub mod traces;

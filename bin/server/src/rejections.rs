@@ -1,8 +1,8 @@
 //! Rejected samples and requests since the start: for each reason a count, the last example and its
-//! client.
+//! sender.
 //!
 //! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons
-//! and the sizes of an example and a client.
+//! and the sizes of an example and a sender.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ pub struct RejectionLog {
     reasons: Mutex<BTreeMap<&'static str, RejectionStats>>,
 }
 
-/// The client that sent a request.
+/// The sender of a write request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct WriteClient {
-    /// The client's address.
+pub struct Sender {
+    /// The sender's address.
     pub address: Option<SocketAddr>,
     /// The user agent, truncated.
     pub user_agent: String,
@@ -34,8 +34,8 @@ pub struct WriteClient {
     pub path: String,
 }
 
-impl WriteClient {
-    /// Returns the name of the client for rules, metrics and lists: its user, or its address if it
+impl Sender {
+    /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it
     /// sends no credentials, and the replica labels of its HA pair.
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
         let name = match self.address {
@@ -67,25 +67,25 @@ pub struct RejectionStats {
     pub last: Timestamp,
     /// An example from the last request.
     pub example: Example,
-    /// Client of the last request.
-    pub client: WriteClient,
+    /// Sender of the last request.
+    pub sender: Sender,
 }
 
 impl RejectionLog {
     /// Adds the rejections of a write request.
-    pub fn add(&self, client: impl Fn() -> WriteClient, outcome: &Result<Written, WriteError>) {
+    pub fn add(&self, sender: impl Fn() -> Sender, outcome: &Result<Written, WriteError>) {
         match outcome {
             Ok(written) => {
                 for rejected in written.rejections.iter().chain(written.ignored.iter()) {
-                    self.add_count(client(), rejected);
+                    self.add_count(sender(), rejected);
                 }
             }
-            Err(error) => self.add_request(client(), name(error), error.to_string()),
+            Err(error) => self.add_request(sender(), name(error), error.to_string()),
         }
     }
 
     /// Adds a request that was rejected as a whole.
-    pub fn add_request(&self, client: WriteClient, reason: &'static str, text: String) {
+    pub fn add_request(&self, sender: Sender, reason: &'static str, text: String) {
         self.insert(RejectionStats {
             reason,
             message: "request rejected as a whole".to_owned(),
@@ -97,11 +97,11 @@ impl RejectionLog {
                 text,
                 ..Example::default()
             },
-            client,
+            sender,
         });
     }
 
-    fn add_count(&self, client: WriteClient, rejected: &RejectionCount) {
+    fn add_count(&self, sender: Sender, rejected: &RejectionCount) {
         self.insert(RejectionStats {
             reason: rejected.reason.name(),
             message: rejected.reason.to_string(),
@@ -110,7 +110,7 @@ impl RejectionLog {
             n_samples: rejected.n_samples,
             last: Timestamp::now(),
             example: rejected.example.clone(),
-            client,
+            sender,
         });
     }
 
@@ -155,25 +155,25 @@ mod tests {
     #[test]
     fn reasons_are_counted_with_their_last_example() {
         let log = RejectionLog::default();
-        let client = |agent: &str| WriteClient {
+        let sender = |agent: &str| Sender {
             user_agent: agent.to_owned(),
-            ..WriteClient::default()
+            ..Sender::default()
         };
         for (agent, text) in [
             ("a", "x".repeat(2 * TEXT_SIZE_MAX)),
             ("b", "é".repeat(TEXT_SIZE_MAX)),
         ] {
-            log.add_request(client(agent), "malformed", text);
+            log.add_request(sender(agent), "malformed", text);
         }
         log.add(
-            || client("c"),
+            || sender("c"),
             &Err(WriteError::Busy {
                 in_flight: 1,
                 size: 2,
                 limit: 3,
             }),
         );
-        log.add(|| client("d"), &Ok(Written::default()));
+        log.add(|| sender("d"), &Ok(Written::default()));
         let list = log.list();
         let listed: Vec<_> = list
             .iter()
@@ -181,7 +181,7 @@ mod tests {
                 (
                     stats.reason,
                     stats.n_requests,
-                    stats.client.user_agent.as_str(),
+                    stats.sender.user_agent.as_str(),
                 )
             })
             .collect();

@@ -58,7 +58,7 @@ impl Reloader {
         store.reload(&config)?;
         store
             .receiver
-            .refuse_new_series(self.pressure.refuses_new_series());
+            .set_denies_new_series(self.pressure.refuses_new_series());
         store.set_retention(
             self.settings.retention(&config),
             self.settings.retention_rules(&config)?,

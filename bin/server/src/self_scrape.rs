@@ -122,7 +122,7 @@ pub fn scrape(
         .collect();
     let rejections = store
         .receiver
-        .append_own(&samples)
+        .append_self_metrics(&samples)
         .map_err(|error| error.to_string())?;
     store
         .db

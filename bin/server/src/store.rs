@@ -75,8 +75,8 @@ impl Store {
             DisabledRelabelRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
         report(
             found,
-            "rules disabled by use",
-            "all rules are enabled again",
+            "relabel rules disabled by use",
+            "all relabel rules are enabled again",
         );
         let receiver = Receiver::new(Arc::clone(&db), options.ingest)
             .with_disabled_relabel_rules(disabled_rules);
@@ -149,14 +149,14 @@ impl Store {
                         rule,
                         selector,
                         who,
-                        "Rule disabled because a query used series that it drops"
+                        "Relabel rule disabled because a query used series that it drops"
                     );
                 } else {
                     tracing::info!(
                         rule,
                         selector,
                         who,
-                        "Rule in dry run would have been disabled by a query"
+                        "Relabel rule in dry run would have been disabled by a query"
                     );
                 }
             }

@@ -26,7 +26,7 @@ pub enum ServiceState<'a> {
     Stopping,
     /// One line of text for `systemctl status`.
     Status(&'a str),
-    /// A sign of life for `WatchdogSec=`.
+    /// The keep-alive for `WatchdogSec=`.
     Alive,
 }
 

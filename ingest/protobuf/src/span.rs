@@ -30,7 +30,7 @@ impl Span {
     /// If the span lies outside of the message.
     #[inline]
     #[must_use]
-    pub fn of(self, message: &[u8]) -> &[u8] {
+    pub fn slice(self, message: &[u8]) -> &[u8] {
         &message[self.start as usize..self.end as usize]
     }
 

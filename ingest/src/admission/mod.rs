@@ -102,7 +102,7 @@ pub(crate) struct AdmissionControl {
     priority: Arc<Priority>,
     queue_timeout: Duration,
     /// Set while too little memory is free for new series.
-    refuses_new_series: AtomicBool,
+    denies_new_series: AtomicBool,
 }
 
 /// The resources that a request holds, released on drop.
@@ -162,7 +162,7 @@ impl AdmissionControl {
             creation: FifoSemaphore::new(limits.creation_concurrency_max),
             priority: Arc::default(),
             queue_timeout: limits.queue_timeout,
-            refuses_new_series: AtomicBool::new(false),
+            denies_new_series: AtomicBool::new(false),
         }
     }
 
@@ -209,7 +209,7 @@ impl AdmissionControl {
     ///
     /// # Errors
     /// The errors of [`AdmissionControl::admit`].
-    pub(crate) fn admit_recorded(
+    pub(crate) fn admit_rules(
         &self,
         team: Option<Team>,
         size: usize,
@@ -310,8 +310,8 @@ impl AdmissionControl {
     }
 
     /// Denies all new series from now on, or no longer.
-    pub(crate) fn refuse_new_series(&self, refuses: bool) {
-        self.refuses_new_series.store(refuses, Ordering::Relaxed);
+    pub(crate) fn set_denies_new_series(&self, denies: bool) {
+        self.denies_new_series.store(denies, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> AdmissionStats {
@@ -417,9 +417,8 @@ impl<'a> Permit<'a> {
     /// # Errors
     /// The reason of the denial.
     pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'a>, Denied> {
-        let is_refused = self.control.refuses_new_series.load(Ordering::Relaxed);
-        let refusal =
-            is_refused.then_some(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
+        let is_denied = self.control.denies_new_series.load(Ordering::Relaxed);
+        let refusal = is_denied.then_some(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
         self.control.budgets.admit_series(team, refusal)
     }
 

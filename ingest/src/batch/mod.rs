@@ -169,9 +169,9 @@ impl FamilyEntry {
     /// Returns `true` if both entries have the same strings and type.
     pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
         self.kind == other.kind
-            && self.name.of(message) == other.name.of(message)
-            && self.help.of(message) == other.help.of(message)
-            && self.unit.of(message) == other.unit.of(message)
+            && self.name.slice(message) == other.name.slice(message)
+            && self.help.slice(message) == other.help.slice(message)
+            && self.unit.slice(message) == other.unit.slice(message)
     }
 }
 

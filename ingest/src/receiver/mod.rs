@@ -35,9 +35,9 @@ pub struct Receiver {
     pub(crate) limits: Limits,
     pub(crate) admission: AdmissionControl,
     pub(crate) hasher: RouteHasher,
-    /// Hashes the label sets of recorded samples. It has a secret of its own, so that senders do not
-    /// find the routes of recorded series.
-    pub(crate) recorded_hasher: RouteHasher,
+    /// Hashes the label sets of samples of rules. It has a secret of its own, so that senders do not
+    /// find the routes of their series.
+    pub(crate) rule_hasher: RouteHasher,
     pub(crate) routes: RouteCache,
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Counters,
@@ -61,7 +61,7 @@ impl Receiver {
             db,
             limits,
             hasher: RouteHasher::new(),
-            recorded_hasher: RouteHasher::new(),
+            rule_hasher: RouteHasher::new(),
             routes: RouteCache::new(limits.route_cache_size_max),
             buffers: BufferPool::new(limits.bytes_in_flight_max / POOL_SHARE),
             counters: Counters::default(),
@@ -233,9 +233,9 @@ impl Receiver {
 
     /// Denies all new series from now on, or no longer. Samples of known series are stored
     /// regardless. Called when the process becomes short of memory, and when this has ended.
-    pub fn refuse_new_series(&self, refuses: bool) {
-        self.admission.refuse_new_series(refuses);
-        if refuses {
+    pub fn set_denies_new_series(&self, denies: bool) {
+        self.admission.set_denies_new_series(denies);
+        if denies {
             self.buffers.clear();
         }
     }

@@ -1,10 +1,10 @@
-//! Attributions: the team and the rules for which the samples of a label set count.
+//! Attributions: the team and the relabel rules for which the samples of a label set count.
 //!
 //! Invariants
-//! 1. Attribution 0 stands for no team and no rule.
+//! 1. Attribution 0 stands for no team and no relabel rule.
 //! 2. There are at most [`ATTRIBUTIONS_MAX`] attributions, and one more for each team. Beyond that,
-//!    a label set counts only for its team and the last of its rules, or, if this attribution would
-//!    be new as well, only for its team.
+//!    a label set counts only for its team and the last of its relabel rules, or, if this
+//!    attribution would be new as well, only for its team.
 
 use std::collections::HashMap;
 use std::iter;
@@ -16,11 +16,11 @@ use parking_lot::{Mutex, RwLock};
 use super::rates::Rates;
 use crate::admission::Team;
 
-/// The id of a team and a set of rules in [`Attributions`].
+/// The id of a team and a set of relabel rules in [`Attributions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Attribution(u16);
 
-/// All teams with the rules that matched their label sets, and their counts.
+/// All teams with the relabel rules that matched their label sets, and their counts.
 #[derive(Debug)]
 pub(crate) struct Attributions {
     known: RwLock<Known>,
@@ -30,7 +30,7 @@ pub(crate) struct Attributions {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Attribution ids by the id of the team followed by the indexes of the rules.
+    /// Attribution ids by the id of the team followed by the indexes of the relabel rules.
     ids: HashMap<Box<[u16]>, u16>,
     counts: Vec<Counts>,
 }
@@ -38,13 +38,13 @@ struct Known {
 #[derive(Debug)]
 struct Counts {
     team: Team,
-    rules: Box<[u16]>,
+    relabel_rules: Box<[u16]>,
     series: AtomicU64,
     samples: AtomicU64,
 }
 
 impl Attributions {
-    /// Creates the attribution to no team and no rule, and one for each single rule.
+    /// Creates the attribution to no team and no relabel rule, and one for each single relabel rule.
     pub(super) fn new(n_rules: usize) -> Self {
         let mut known = Known::default();
         known.add(Team::NONE, &[]);
@@ -58,14 +58,14 @@ impl Attributions {
         }
     }
 
-    /// Returns the attribution to a team and a set of rules. Counts a series for it.
-    pub(crate) fn of(&self, team: Team, rules: &[u16]) -> Attribution {
-        // Fast path: no team, and no rule to count the series for.
-        if rules.is_empty() && team == Team::NONE {
+    /// Returns the attribution to a team and a set of relabel rules. Counts a series for it.
+    pub(crate) fn of(&self, team: Team, relabel_rules: &[u16]) -> Attribution {
+        // Fast path: no team, and no relabel rule to count the series for.
+        if relabel_rules.is_empty() && team == Team::NONE {
             return Attribution(0);
         }
         let read = self.known.read();
-        if let Some(&id) = read.ids.get(&*key_of(team, rules)) {
+        if let Some(&id) = read.ids.get(&*key_of(team, relabel_rules)) {
             read.counts[usize::from(id)]
                 .series
                 .fetch_add(1, Ordering::Relaxed);
@@ -73,15 +73,15 @@ impl Attributions {
         }
         drop(read);
         let mut known = self.known.write();
-        let id = known.add(team, rules);
+        let id = known.add(team, relabel_rules);
         known.counts[usize::from(id)]
             .series
             .fetch_add(1, Ordering::Relaxed);
         Attribution(id)
     }
 
-    /// Counts the samples of a request for their rules. Appends the number of samples of each team
-    /// to `by_team`, where a team may occur several times.
+    /// Counts the samples of a request for their relabel rules. Appends the number of samples of
+    /// each team to `by_team`, where a team may occur several times.
     pub(crate) fn count(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
         self.drain(samples, |counts, n_samples| {
             counts.samples.fetch_add(n_samples, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Attributions {
     }
 
     /// Appends the number of samples of each team to `by_team`, where each team occurs once. Does
-    /// not count the samples for rules.
+    /// not count the samples for relabel rules.
     pub(crate) fn by_team(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
         self.drain(samples, |counts, n_samples| {
             by_team.push((counts.team, n_samples))
@@ -131,39 +131,40 @@ impl Attributions {
         self.known.read().counts[usize::from(id)].team
     }
 
-    /// Calls `each` with the rules, series and samples of each attribution.
+    /// Calls `each` with the relabel rules, series and samples of each attribution.
     pub(super) fn for_each(&self, mut each: impl FnMut(&[u16], u64, u64)) {
         for Counts {
-            rules,
+            relabel_rules,
             series,
             samples,
             ..
         } in &self.known.read().counts
         {
             each(
-                rules,
+                relabel_rules,
                 series.load(Ordering::Relaxed),
                 samples.load(Ordering::Relaxed),
             );
         }
     }
 
-    /// Returns the samples per second of each rule. `counts` is the current number of samples of
-    /// each rule.
+    /// Returns the samples per second of each relabel rule. `counts` is the current number of
+    /// samples of each.
     pub(super) fn rates(&self, counts: Vec<u64>) -> Vec<f64> {
         self.rates.lock().read(self.started.elapsed(), counts)
     }
 }
 
 impl Known {
-    fn add(&mut self, team: Team, rules: &[u16]) -> u16 {
-        let key = key_of(team, rules);
+    fn add(&mut self, team: Team, relabel_rules: &[u16]) -> u16 {
+        let key = key_of(team, relabel_rules);
         if let Some(&id) = self.ids.get(&key) {
             return id;
         }
-        // The attribution to a team and no rules always exists: the team's budget depends on it.
-        if self.counts.len() >= ATTRIBUTIONS_MAX && !rules.is_empty() {
-            let last = &rules[rules.len() - 1..];
+        // The attribution to a team and no relabel rules always exists: the team's budget depends on
+        // it.
+        if self.counts.len() >= ATTRIBUTIONS_MAX && !relabel_rules.is_empty() {
+            let last = &relabel_rules[relabel_rules.len() - 1..];
             return self
                 .ids
                 .get(&key_of(team, last))
@@ -175,7 +176,7 @@ impl Known {
         self.ids.insert(key, id);
         self.counts.push(Counts {
             team,
-            rules: rules.into(),
+            relabel_rules: relabel_rules.into(),
             series: AtomicU64::new(0),
             samples: AtomicU64::new(0),
         });
@@ -183,8 +184,10 @@ impl Known {
     }
 }
 
-fn key_of(team: Team, rules: &[u16]) -> Box<[u16]> {
-    iter::once(team.id()).chain(rules.iter().copied()).collect()
+fn key_of(team: Team, relabel_rules: &[u16]) -> Box<[u16]> {
+    iter::once(team.id())
+        .chain(relabel_rules.iter().copied())
+        .collect()
 }
 
 /// The samples of a request by attribution.
@@ -202,10 +205,10 @@ impl AttributedSamples {
         }
     }
 
-    /// Adds samples if they count for a team or a rule.
+    /// Adds samples if they count for a team or a relabel rule.
     #[inline]
     pub(crate) fn add(&mut self, attribution: Attribution, n_samples: u64) {
-        // Fast path: no team and no rule.
+        // Fast path: no team and no relabel rule.
         if attribution != Attribution::default() {
             self.add_any(attribution, n_samples);
         }
@@ -220,7 +223,7 @@ impl AttributedSamples {
         }
     }
 
-    /// Adds samples, even if they count for no team and no rule.
+    /// Adds samples, even if they count for no team and no relabel rule.
     pub(crate) fn add_any(&mut self, Attribution(id): Attribution, n_samples: u64) {
         if n_samples == 0 {
             return;
@@ -236,7 +239,7 @@ impl AttributedSamples {
     }
 }
 
-/// Maximum number of combinations of a team and a set of rules that are counted separately.
+/// Maximum number of combinations of a team and a set of relabel rules that are counted separately.
 const ATTRIBUTIONS_MAX: usize = 16_384;
 
 #[cfg(test)]

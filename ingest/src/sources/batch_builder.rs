@@ -165,7 +165,7 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
             let size_of = |string: &str| 1 + encoded_len_varint(string.len() as u64) + string.len();
             self.encoded.push(v1::LABEL_KEY);
             encode_varint((size_of(name) + size_of(value)) as u64, self.encoded);
-            for (key, string) in [(v1::NAME_KEY, name), (v1::VALUE_KEY, value)] {
+            for (key, string) in [(v1::LABEL_NAME_KEY, name), (v1::LABEL_VALUE_KEY, value)] {
                 self.encoded.push(key);
                 encode_varint(string.len() as u64, self.encoded);
                 self.encoded.extend_from_slice(string.as_bytes());
@@ -226,9 +226,10 @@ mod tests {
         builder.exemplar([("trace_id", "t")], 2.5, -7).unwrap();
         builder.end_series().unwrap();
         let expected = message::series(&labels, &[]).encode_to_vec();
-        assert!(batch.series[0].labels.of(&encoded) == expected);
+        assert!(batch.series[0].labels.slice(&encoded) == expected);
         assert_eq!(batch.series[0].key, Some(hasher.hash(&expected)));
-        let exemplar = message::Exemplar::decode(batch.exemplars[0].fields.of(&encoded)).unwrap();
+        let exemplar =
+            message::Exemplar::decode(batch.exemplars[0].fields.slice(&encoded)).unwrap();
         assert_eq!(
             (exemplar.labels.len(), exemplar.value, exemplar.timestamp_ms),
             (1, 2.5, -7)
@@ -236,8 +237,8 @@ mod tests {
         v1::check_labels(&encoded, batch.series[0].labels).unwrap();
         assert_eq!(
             (
-                batch.families[0].name.of(&encoded),
-                batch.families[0].help.of(&encoded)
+                batch.families[0].name.slice(&encoded),
+                batch.families[0].help.slice(&encoded)
             ),
             (&b"up"[..], &b"Whether."[..])
         );

@@ -2,7 +2,7 @@
 
 pub(crate) mod batch_builder;
 pub(crate) mod otlp;
-mod own;
-pub(crate) mod recorded;
 pub mod remote_write;
+pub(crate) mod rules;
+mod self_metrics;
 pub mod text;

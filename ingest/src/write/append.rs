@@ -51,7 +51,7 @@ impl Write<'_> {
             }
             self.out.histograms_rejected += u64::from(decoded.histogram_at(index).is_some());
             if let Writer::Rules(..) = self.request.writer {
-                self.recorded_rejections.push(Rejection {
+                self.rule_rejections.push(Rejection {
                     index: decoded.series_of(index),
                     reason,
                 });
@@ -105,7 +105,7 @@ impl Write<'_> {
                     self.out.evicted.push(series_idx);
                 }
                 // `push_histograms` counted the histogram as stored, and counts it again in the
-                // next pass. `settle` subtracts it once.
+                // next pass. `finish` subtracts it once.
                 self.out.histograms_rejected += u64::from(histogram.is_some());
                 continue;
             };

@@ -60,7 +60,7 @@ pub(crate) struct Outgoing {
 impl RequestBuffers {
     /// Buffers for samples of rules or of the server itself. The store accepts their timestamps
     /// without making samples of senders too old.
-    pub(crate) fn own() -> Self {
+    pub(crate) fn internal() -> Self {
         Self {
             outgoing: Outgoing {
                 batch: WriteBatch::own(),

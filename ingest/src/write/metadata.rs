@@ -41,14 +41,14 @@ pub(crate) fn write(
 }
 
 fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
-    let known = std::str::from_utf8(entry.name.of(message))
+    let known = std::str::from_utf8(entry.name.slice(message))
         .ok()
         .and_then(|name| known.get(name));
     known.is_some_and(|known| {
         let Metadata { kind, help, unit } = &**known;
         kind == entry.kind.name()
-            && help.as_bytes() == entry.help.of(message)
-            && unit.as_bytes() == entry.unit.of(message)
+            && help.as_bytes() == entry.help.slice(message)
+            && unit.as_bytes() == entry.unit.slice(message)
     })
 }
 
@@ -57,7 +57,7 @@ fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
 /// # Errors
 /// A description of the invalid entry.
 fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadata), String> {
-    let name = entry.name.of(message);
+    let name = entry.name.slice(message);
     let string = |what: &str, bytes: &'a [u8]| {
         std::str::from_utf8(bytes).map_err(|_| format!("{:?}: {what} is not UTF-8", excerpt(name)))
     };
@@ -65,8 +65,8 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
         return Err("an entry without metric family name".to_owned());
     }
     let kind = entry.kind.name();
-    let help = entry.help.of(message);
-    let unit = entry.unit.of(message);
+    let help = entry.help.slice(message);
+    let unit = entry.unit.slice(message);
     let size = name.len() + kind.len() + help.len() + unit.len();
     if size > METADATA_SIZE_MAX {
         return Err(format!(

@@ -15,17 +15,18 @@
 //! | a rejected sample | counted, with an example | listed by its index | counted, with an example |
 //!
 //! Within a pass, `push` fills the batch for the store, `resolve` finds or creates the series
-//! without a cached route, and `append` hands the batch to the store. `settle` counts the outcome.
+//! without a cached route, and `append` hands the batch to the store. `finish` counts the
+//! outcome and stores the metadata.
 
 mod append;
 pub(crate) mod buffers;
 pub(crate) mod exemplars;
+mod finish;
 mod metadata;
 mod push;
 mod request;
 mod resolve;
 mod routes;
-mod settle;
 
 pub(crate) use request::{Decoded, Write, Writer};
 #[cfg(test)]
@@ -59,7 +60,8 @@ impl Write<'_> {
         self.count_attributed();
         stored?;
 
-        self.settle()
+        self.store_metadata()?;
+        Ok(self.finish())
     }
 
     /// Stores the deferred series, in as many passes as necessary.
@@ -173,11 +175,11 @@ impl Write<'_> {
     /// # Errors
     /// See [`WriteError`]. If a series cannot be found or created in the first round, nothing is
     /// stored. After a later error, some of the samples may be stored.
-    pub(crate) fn store_own(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn store_internal(&mut self) -> Result<(), WriteError> {
         let mut pending: Vec<u32> = (0..self.request.batch.series.len() as u32).collect();
         for _ in 0..ROUNDS_MAX {
             self.out.batch.clear();
-            self.push_own(&pending)?;
+            self.push_internal(&pending)?;
             let appended = self.append();
             self.cache_new_routes();
             self.stored.total += appended?;

@@ -59,7 +59,7 @@ impl Write<'_> {
     }
 
     /// Pushes samples of rules, or of the server itself. More urgent work runs between two of them.
-    pub(super) fn push_own(&mut self, series: &[u32]) -> Result<(), WriteError> {
+    pub(super) fn push_internal(&mut self, series: &[u32]) -> Result<(), WriteError> {
         let batch = self.request.batch;
         for &series_idx in series {
             scheduler::pause();

@@ -49,8 +49,10 @@ pub(crate) struct Write<'a> {
 
     // The outcome so far.
     pub(super) rejections: Rejections,
+    /// Rejections that do not make the response a 400.
+    pub(super) ignored: Rejections,
     /// Samples of rules that were not stored, by the index of their series.
-    pub(super) recorded_rejections: Vec<Rejection>,
+    pub(super) rule_rejections: Vec<Rejection>,
     pub(super) stored: SampleCounts,
     pub(super) dropped: SampleCounts,
     pub(super) deduplicated: SampleCounts,
@@ -148,7 +150,7 @@ impl<'a> Write<'a> {
 
     /// Starts to write samples of rules, or of the server itself: one sample for each series of
     /// `batch`. Relabeling and HA deduplication do not apply to them, since nobody sent them.
-    pub(crate) fn own(
+    pub(crate) fn internal(
         receiver: &'a Receiver,
         permit: Permit<'a>,
         writer: Writer<'a>,
@@ -163,7 +165,7 @@ impl<'a> Write<'a> {
             relabeling: receiver.relabeling(),
             ha: HaContext::none(),
             scope: Scope::new(
-                &receiver.recorded_hasher,
+                &receiver.rule_hasher,
                 0,
                 0,
                 receiver.admission.budgets().generation(),
@@ -219,7 +221,8 @@ impl<'a> Write<'a> {
             bounds: None,
             creation_error: None,
             rejections: Rejections::default(),
-            recorded_rejections: Vec::new(),
+            ignored: Rejections::default(),
+            rule_rejections: Vec::new(),
             stored: SampleCounts::default(),
             dropped: SampleCounts::default(),
             deduplicated: SampleCounts::default(),

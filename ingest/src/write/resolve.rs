@@ -36,7 +36,7 @@ pub(super) struct NewSeries {
     labels: Labels,
     team: Team,
     /// The relabel rules that matched its labels.
-    rules: Vec<u16>,
+    relabel_rules: Vec<u16>,
     /// Whether the route may be cached.
     is_cacheable: bool,
 }
@@ -44,7 +44,7 @@ pub(super) struct NewSeries {
 impl NewSeries {
     /// Returns the attribution of the series' samples, and counts the series for its relabel rules.
     fn attribution(&self, relabeling: &ActiveRelabeling) -> Attribution {
-        relabeling.attributions.of(self.team, &self.rules)
+        relabeling.attributions.of(self.team, &self.relabel_rules)
     }
 }
 
@@ -80,7 +80,7 @@ impl<'a> Write<'a> {
         }
         let found = match self.request.writer {
             Writer::Sender => self.find_or_create_sent(series_idx, denied_team),
-            Writer::Rules(..) | Writer::Server(_) => self.find_or_create_own(series_idx),
+            Writer::Rules(..) | Writer::Server(_) => self.find_or_create_internal(series_idx),
         };
         match found {
             Ok(route) => route,
@@ -150,7 +150,7 @@ impl<'a> Write<'a> {
 
     /// Samples of rules and of the server itself do not wait: a series that is denied now is
     /// rejected.
-    fn find_or_create_own(&mut self, series_idx: u32) -> Result<Option<Route>, WriteError> {
+    fn find_or_create_internal(&mut self, series_idx: u32) -> Result<Option<Route>, WriteError> {
         let new = match self.resolve(series_idx, Purpose::Samples) {
             Resolved::Route(route) => return Ok(Some(route)),
             Resolved::New(new) => new,
@@ -169,9 +169,9 @@ impl<'a> Write<'a> {
             Some(team) => match self.permit.admit_series(team) {
                 Ok(grant) => Some(grant),
                 Err(denied) => {
-                    self.recorded_rejections.push(Rejection {
+                    self.rule_rejections.push(Rejection {
                         index: series_idx,
-                        reason: recorded_denial(denied),
+                        reason: rule_denial(denied),
                     });
                     return Ok(None);
                 }
@@ -192,13 +192,15 @@ impl<'a> Write<'a> {
             Writer::Rules(labels, team) => {
                 let labels = labels[series_idx as usize];
                 let Some(handle) = self.receiver.db.find_in_group(labels, team.group()) else {
-                    return Resolved::recorded(labels, team);
+                    return Resolved::new_internal(labels, team);
                 };
                 let route = Route::Series(handle, Attribution::default());
                 self.remember_route(self.request.series(series_idx), route);
                 Resolved::Route(route)
             }
-            Writer::Server(labels) => Resolved::recorded(labels[series_idx as usize], Team::NONE),
+            Writer::Server(labels) => {
+                Resolved::new_internal(labels[series_idx as usize], Team::NONE)
+            }
         }
     }
 
@@ -228,16 +230,16 @@ impl<'a> Write<'a> {
     /// Relabels a label set and looks up the result.
     fn relabel(&self, labels: Labels, is_cacheable: bool, purpose: Purpose) -> Resolved {
         let relabeling = &self.settings.relabeling;
-        let mut rules = Vec::new();
-        let labels = match relabeling.relabeling.apply(labels, &mut rules) {
+        let mut relabel_rules = Vec::new();
+        let labels = match relabeling.relabeling.apply(labels, &mut relabel_rules) {
             Err(invalid) => {
                 return Resolved::Route(Route::Rejected(label_set::reason(&invalid)));
             }
             Ok(Some(labels)) if !labels.is_empty() => labels,
-            // A rule drops the series, or the rules remove all its labels.
+            // A relabel rule drops the series, or the relabel rules remove all its labels.
             Ok(_) => {
                 let attribution = match purpose {
-                    Purpose::Samples => relabeling.attributions.of(Team::NONE, &rules),
+                    Purpose::Samples => relabeling.attributions.of(Team::NONE, &relabel_rules),
                     Purpose::Exemplars => Attribution::default(),
                 };
                 return Resolved::Route(Route::Dropped(attribution));
@@ -256,7 +258,7 @@ impl<'a> Write<'a> {
         let series = NewSeries {
             labels,
             team,
-            rules,
+            relabel_rules,
             is_cacheable,
         };
         let db = &self.receiver.db;
@@ -398,18 +400,18 @@ impl<'a> Write<'a> {
 
 impl Resolved {
     /// A series of rules, or of the server itself, that the store does not have.
-    fn recorded(labels: &Labels, team: Team) -> Self {
+    fn new_internal(labels: &Labels, team: Team) -> Self {
         Self::New(NewSeries {
             labels: labels.clone(),
             team,
-            rules: Vec::new(),
+            relabel_rules: Vec::new(),
             is_cacheable: true,
         })
     }
 }
 
 /// Returns the reason why a series of a rule is not created.
-fn recorded_denial(denied: Denied) -> RejectionReason {
+fn rule_denial(denied: Denied) -> RejectionReason {
     match denied {
         Denied::Permanent(SeriesLimit::Team { used, limit }) => RejectionReason::RulesSeries {
             used: saturated(used),

@@ -172,7 +172,7 @@ impl Evaluator<'_> {
             })?;
             return vector.series.into_iter().try_for_each(sink);
         }
-        let mut held = self.limits.samples.held();
+        let mut held = self.limits.samples.guard();
         self.each_with_labels(plan, steps, hint, n_uses, &mut |series| {
             held.grow(series.column.n_samples())?;
             sink(series)

@@ -8,7 +8,7 @@ const EXCEPTIONS: &str = include_str!("../exceptions.txt");
 struct Exception<'a> {
     /// The name of the count that it leaves.
     count: &'a str,
-    /// What stays: a file, a file and its function, or the files of a circle.
+    /// What stays: a file, a file and its function, or the files of a cycle.
     place: &'a str,
     reason: &'a str,
 }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn sections_and_rows_are_parsed() {
         let text =
-            "# Comment.\n[long files]\na/b.rs: one table\n\n[import circles]\na b: one: two\n";
+            "# Comment.\n[long files]\na/b.rs: one table\n\n[import cycles]\na b: one: two\n";
         let parsed: Vec<_> = parse(text)
             .iter()
             .map(|exception| (exception.count, exception.place, exception.reason))
@@ -77,7 +77,7 @@ mod tests {
             parsed,
             [
                 ("long files", "a/b.rs", "one table"),
-                ("import circles", "a b", "one: two")
+                ("import cycles", "a b", "one: two")
             ]
         );
     }

@@ -1,5 +1,5 @@
 //! Checks of the tree that need no binary: dependencies between crates, packed code, import
-//! circles, complete documentation, forbidden text. They run in seconds: `cargo tidy`.
+//! cycles, complete documentation, forbidden text. They run in seconds: `cargo tidy`.
 //!
 //! Checks of flags and metrics ask the program, so they are black-box tests (`tests/docs.rs`).
 
@@ -13,7 +13,7 @@ mod docs;
 mod names;
 mod text;
 
-mod circles;
+mod cycles;
 mod exceptions;
 mod patterns;
 mod ratchet;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::circles;
+use crate::cycles;
 use crate::exceptions;
 use crate::names;
 use crate::patterns::PATTERNS;
@@ -58,7 +58,7 @@ fn found() -> Found {
             add_file(&path, &mut found);
         }
     }
-    found.insert("import circles", circles::all());
+    found.insert("import cycles", cycles::all());
     found.insert("public names defined twice", names::defined_twice());
     found
 }

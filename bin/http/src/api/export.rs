@@ -24,7 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, invalid_match, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// Content type of the response, as in VictoriaMetrics.
@@ -43,7 +43,7 @@ pub(crate) async fn export(
 ) -> Result {
     let request = Request::read(&form)?;
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| request.respond(work, &who));
+    let job = job_fn(move |work| request.respond(work, &who));
     let response = run(&state, &record, RequestClass::RemoteRead, timeout, job);
     let mut response = response.await?;
     // An empty export also has status 200.

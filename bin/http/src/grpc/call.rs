@@ -33,7 +33,7 @@ use crate::error::{ApiError, Result};
 use crate::requester::{RequestedBy, record_of};
 use crate::serving::app::App;
 use crate::serving::request_body::{self, BodyLimits, header_text};
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// Maximum size of a request, before and after decompression. Requests have a few hundred bytes.
@@ -107,11 +107,14 @@ async fn call<M: Method>(
     if !M::SERVES_TENANTS && record.tenant.is_some() {
         return Err(Status::new(
             Code::PermissionDenied,
-            "it shows more than the series of a tenant",
+            format!(
+                "{} is not available to users of a tenant: it returns more than their series",
+                M::PATH
+            ),
         ));
     }
     let coding = coding(request.headers())?;
-    let deadline = timeout(request.headers())?;
+    let header_timeout = timeout(request.headers())?;
     let charge = state.app.requests.memory(&record).charge();
     let (message, charge) = read::<M>(state, request, coding, charge).await?;
     record.note_parameters(message.shown(), None);
@@ -124,9 +127,12 @@ async fn call<M: Method>(
     };
     let failure = Failure::default();
     let failure_of_job = Arc::clone(&failure);
-    let timeout = [deadline, message.timeout()].into_iter().flatten().min();
+    let timeout = [header_timeout, message.timeout()]
+        .into_iter()
+        .flatten()
+        .min();
     let class = message.class();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let _charge = charge;
         let result = message.respond(&caller, work, &mut Frames::new(coding));
         if let Err(error) = &result {
@@ -337,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_have_all_units() {
+    fn timeouts_have_all_units() {
         for (text, expect) in [
             ("1H", Some(Duration::from_secs(3600))),
             ("2M", Some(Duration::from_secs(120))),

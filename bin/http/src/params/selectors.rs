@@ -2,14 +2,12 @@
 
 use varve_context::QueryContext;
 use varve_model::Matcher;
+use varve_promql::QUERY_SIZE_MAX;
 
 use crate::error::{ApiError, Result};
 
-/// Maximum size of a selector in bytes: that of a query.
-pub(super) const SELECTOR_SIZE_MAX: usize = 1 << 20;
-
-/// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to
-/// compile.
+/// Parses the selectors of `match[]`. Checks the deadline before each selector: a request may have
+/// thousands of regular expressions to compile.
 ///
 /// # Errors
 /// The errors of [`parse_selector`]; `invalid` if a selector matches series that have none of its
@@ -50,8 +48,8 @@ pub(crate) fn parse_selector(
 ) -> Result<Vec<Matcher>> {
     ctx.check()?;
     let size = text.len();
-    if size > SELECTOR_SIZE_MAX {
-        let reason = format!("selector of {size} bytes exceeds the limit of {SELECTOR_SIZE_MAX}");
+    if size > QUERY_SIZE_MAX {
+        let reason = format!("selector of {size} bytes exceeds the limit of {QUERY_SIZE_MAX}");
         return Err(invalid(reason).with_limit("selector size"));
     }
     varve_promql::parse_selector(text).map_err(|error| invalid(error.to_string()))

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use varve_context::{Limit, QueryContext};
+use varve_promql::QUERY_SIZE_MAX;
 use varve_query::Steps;
 use varve_system::excerpt::QUOTED_SIZE_MAX;
 use varve_wire::time::{self, parse_time, to_ms};
 
 use super::form::{PARAMETERS_MAX, grouped};
-use super::selectors::SELECTOR_SIZE_MAX;
 use super::*;
 use crate::error::{ApiError, ErrorKind, Result};
 
@@ -255,8 +255,8 @@ fn each_selector_needs_a_matcher_that_does_not_match_empty() {
 #[test]
 fn a_selector_has_a_maximum_size() {
     let selector = |size| format!("{{a=\"{}\"}}", "x".repeat(size - 6));
-    check_selectors(&[&selector(SELECTOR_SIZE_MAX)], Ok(1));
-    let text = selector(SELECTOR_SIZE_MAX + 1);
+    check_selectors(&[&selector(QUERY_SIZE_MAX)], Ok(1));
+    let text = selector(QUERY_SIZE_MAX + 1);
     let invalid =
         parse_selector(&QueryContext::unbounded(), &text, ApiError::bad_data).unwrap_err();
     assert_eq!(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use varve_config::settings::ServerSettings;
 use varve_context::scheduler::Scheduler;
-use varve_server::client_stats::Clients;
 use varve_server::lifecycle::{Lifecycle, Phase};
 use varve_server::live_config::LiveConfig;
 use varve_server::metrics::Metrics;
@@ -16,6 +15,7 @@ use varve_server::rejections::RejectionLog;
 use varve_server::reload::Reloader;
 use varve_server::requests::life::Requests;
 use varve_server::rules::Rules;
+use varve_server::sender_stats::Senders;
 use varve_server::shutdown::Quit;
 use varve_server::store::Store;
 use varve_server::traces::Tracer;
@@ -50,7 +50,7 @@ pub struct App {
     /// What was rejected of writes.
     pub rejections: RejectionLog,
     /// Statistics of the clients that write.
-    pub clients: Clients,
+    pub senders: Senders,
     /// Sends alerts to Alertmanagers.
     pub notifier: Arc<Notifier>,
     /// The rules.

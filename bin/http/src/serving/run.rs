@@ -130,7 +130,7 @@ impl Work {
     }
 
     /// Runs `job`, ends its response, even after a panic, and ends the request.
-    fn run(mut self, app: &App, job: Box<Job>) {
+    fn run(mut self, app: &App, job: Box<dyn Job>) {
         self.registration.begin();
         if let Some(trace) = self.record.trace() {
             trace.add_part("queue", self.record.queued());
@@ -180,9 +180,10 @@ const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// What a handler does once its request is admitted.
-pub trait Task: Send {
-    /// Returns `true` if the task takes about as long as waking another thread, and does not wait.
+/// What a handler does once its request is admitted. Handlers pass it on in a `Box`, so that the
+/// functions that take it are compiled once instead of once per handler.
+pub trait Job: Send {
+    /// Returns `true` if the job takes about as long as waking another thread, and does not wait.
     /// Then it runs on the thread of the connection.
     fn is_small(&mut self, _ctx: &ReadContext, _store: &Store) -> bool {
         false
@@ -192,18 +193,12 @@ pub trait Task: Send {
     fn run(self: Box<Self>, work: &mut Work) -> Result<()>;
 }
 
-/// A task as handlers pass it on, in a `Box`. It is a trait object, so that the functions that take
-/// it are compiled once instead of once per handler.
-pub type Job = dyn Task;
-
-impl Job {
-    /// Returns a job that is never small.
-    pub fn from_fn(run: impl FnOnce(&mut Work) -> Result<()> + Send + 'static) -> Box<Self> {
-        Box::new(run)
-    }
+/// Returns a job that is never small.
+pub fn job_fn(run: impl FnOnce(&mut Work) -> Result<()> + Send + 'static) -> Box<dyn Job> {
+    Box::new(run)
 }
 
-impl<F: FnOnce(&mut Work) -> Result<()> + Send> Task for F {
+impl<F: FnOnce(&mut Work) -> Result<()> + Send> Job for F {
     fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
         self(work)
     }
@@ -218,7 +213,7 @@ pub async fn run(
     record: &Arc<RequestRecord>,
     class: RequestClass,
     timeout: Option<Duration>,
-    job: Box<Job>,
+    job: Box<dyn Job>,
 ) -> Result {
     let computation = Computation::alone(state.app.requests.context(record, class, timeout));
     let out = ResponseWriter::new(&computation, state.app.settings.web.response);
@@ -235,7 +230,7 @@ pub(crate) async fn run_shared(
     class: RequestClass,
     timeout: Option<Duration>,
     parameters: Arc<dyn KeyParameters>,
-    job: Box<Job>,
+    job: Box<dyn Job>,
 ) -> Result {
     let started = Instant::now();
     record.note_read();
@@ -285,18 +280,18 @@ fn lead(
     record: &Arc<RequestRecord>,
     class: RequestClass,
     computation: &Arc<Computation>,
-    job: Box<Job>,
+    job: Box<dyn Job>,
 ) {
     let state = state.clone();
     let out = ResponseWriter::new(computation, state.app.settings.web.response);
     let record = Arc::clone(record);
-    let mut started = Box::pin(async move { start(&state, &record, class, out, job).await });
+    let mut start_future = Box::pin(async move { start(&state, &record, class, out, job).await });
     // Fast path: a permit is free.
-    let first_poll = started
+    let first_poll = start_future
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));
     if first_poll.is_pending() {
-        computation.set_task(tokio::spawn(started).abort_handle());
+        computation.set_task(tokio::spawn(start_future).abort_handle());
     }
 }
 
@@ -306,7 +301,7 @@ async fn start(
     record: &Arc<RequestRecord>,
     class: RequestClass,
     mut out: ResponseWriter,
-    job: Box<Job>,
+    job: Box<dyn Job>,
 ) {
     record.note_read();
     let ctx = out.ctx().clone();
@@ -319,7 +314,8 @@ async fn start(
     let Some(store) = state.app.store() else {
         return out.reject(ApiError::stopping());
     };
-    // From here on, a write closes the computation to followers: the job may have read the store.
+    // From here on the job may have read the store, so after the next remote write no new request
+    // may join this computation.
     out.admit(permit);
 
     let work = Work {
@@ -333,7 +329,7 @@ async fn start(
 }
 
 /// Runs `job` here if it is small, otherwise on a blocking thread.
-fn run_or_spawn(state: &HttpState, class: RequestClass, mut work: Work, mut job: Box<Job>) {
+fn run_or_spawn(state: &HttpState, class: RequestClass, mut work: Work, mut job: Box<dyn Job>) {
     let HttpState { app, inline, .. } = state;
     let started = Instant::now();
     let class = class.name();
@@ -364,7 +360,7 @@ fn run_or_spawn(state: &HttpState, class: RequestClass, mut work: Work, mut job:
 }
 
 /// Runs `job` on a blocking thread.
-fn spawn(app: Arc<App>, work: Work, job: Box<Job>) {
+fn spawn(app: Arc<App>, work: Work, job: Box<dyn Job>) {
     drop(tokio::task::spawn_blocking(move || {
         let _turn = app
             .scheduler

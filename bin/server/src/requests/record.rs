@@ -21,7 +21,7 @@ use varve_wire::active_requests::{RULE_ROUTE, RequestState};
 
 use super::log::Place;
 use super::tenant::{Tenant, User};
-use crate::rejections::WriteClient;
+use crate::rejections::Sender;
 use crate::traces::{Part, Trace};
 
 /// Bytes of a user agent that are kept.
@@ -201,9 +201,9 @@ impl RequestRecord {
         }
     }
 
-    /// Returns the client that sent a write.
-    pub fn write_client(&self) -> WriteClient {
-        WriteClient {
+    /// Returns the sender of a write request.
+    pub fn sender(&self) -> Sender {
+        Sender {
             address: self.client,
             user_agent: self.user_agent.clone(),
             user: Arc::clone(&self.user),

@@ -177,7 +177,7 @@ impl Rules {
     }
 
     /// Notes the progress of the sender of a write request
-    /// ([`WriteClient::name`](crate::rejections::WriteClient::name)). Standby replicas of HA pairs have no
+    /// ([`Sender::name`](crate::rejections::Sender::name)). Standby replicas of HA pairs have no
     /// progress, because their samples are not stored.
     pub fn note_progress(&self, request: &RequestRecord, written: &Written) {
         let Some(times) = written.times else {
@@ -186,7 +186,7 @@ impl Rules {
         if written.stored.total == 0 {
             return;
         }
-        let name = request.write_client().name(written.replica.as_deref());
+        let name = request.sender().name(written.replica.as_deref());
         self.lags.note(&name, now(), times.start_ms, times.end_ms);
     }
 

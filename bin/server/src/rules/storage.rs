@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use varve_advise::usage::Requester;
 use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
-use varve_ingest::{RecordedBudget, RecordedSample};
+use varve_ingest::{RuleBudget, RuleSample};
 use varve_model::{Labels, Matcher, Rejection, Sample, SampleColumns, TimeRange};
 use varve_query::stats::StatsMode;
 use varve_query::{
@@ -198,9 +198,9 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn append(&self, budget: OutputBudget, samples: &[Output]) -> Result<Vec<Rejection>, Failure> {
-        let samples: Vec<RecordedSample<'_>> = samples
+        let samples: Vec<RuleSample<'_>> = samples
             .iter()
-            .map(|output| RecordedSample {
+            .map(|output| RuleSample {
                 labels: &output.labels,
                 sample: output.sample,
                 histogram: output
@@ -210,12 +210,12 @@ impl Storage for RuleStorage<'_> {
             })
             .collect();
         let budget = match budget {
-            OutputBudget::Team => RecordedBudget::Team,
-            OutputBudget::Exempt => RecordedBudget::Exempt,
+            OutputBudget::Team => RuleBudget::Team,
+            OutputBudget::Exempt => RuleBudget::Exempt,
         };
         self.store
             .receiver
-            .append_recorded(&samples, budget)
+            .append_rule_samples(&samples, budget)
             .map_err(|error| Failure::new(error.to_string()))
     }
 

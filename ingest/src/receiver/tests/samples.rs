@@ -388,7 +388,7 @@ fn own_samples_are_appended_and_rejects_are_returned() {
     let append = |t| {
         fixture
             .receiver
-            .append_own(&[(
+            .append_self_metrics(&[(
                 labels.clone(),
                 Sample {
                     timestamp_ms: t,

@@ -43,6 +43,7 @@ impl Store {
             if input.labels.is_empty() && input.sequence.values.iter().any(Option::is_some) {
                 return Err("empty labelset".to_owned());
             }
+            // Creates the series if it is new.
             let handle = self
                 .db
                 .series(&input.labels)

@@ -200,7 +200,7 @@ impl<'a> TestRun<'a> {
             for rule in &group.rules {
                 if let Some(error) = rule.last_error() {
                     let time = Duration::from_millis(now_ms.max(0) as u64);
-                    let time = varve_template::print_duration(time);
+                    let time = varve_template::print_go_duration(time);
                     errors.push(format!(
                         "    rule: {}, time: {time}, err: {error}",
                         rule.definition.name

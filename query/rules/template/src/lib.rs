@@ -121,7 +121,7 @@ pub fn error_text(error: &str) -> String {
 }
 
 /// Prints a duration as Go does: `1h30m0s`.
-pub fn print_duration(duration: std::time::Duration) -> String {
+pub fn print_go_duration(duration: std::time::Duration) -> String {
     let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     time::Duration {
         nanos,

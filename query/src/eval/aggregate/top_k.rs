@@ -76,7 +76,7 @@ impl Evaluator<'_> {
         let (ratios, range) = self.param(aggregate, steps)?;
         let limits = self.limits.clone();
         let mut selected = limits.vector();
-        let mut held = limits.samples.held();
+        let mut held = limits.samples.guard();
         let mut charge = limits.ctx.charge();
         let mut groups = Groups::new(aggregate);
         let mut group_of = Vec::new();

@@ -37,7 +37,7 @@ impl SampleLimit {
     }
 
     /// Returns a guard that counts no samples yet.
-    pub(crate) fn held(&self) -> HeldSamples {
+    pub(crate) fn guard(&self) -> HeldSamples {
         HeldSamples {
             limit: self.clone(),
             n_samples: 0,
@@ -98,11 +98,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Fails if the request was interrupted or its deadline has passed. Lets other requests run
-    /// first.
+    /// Pauses if other requests are due, then fails if the request was interrupted or its deadline
+    /// had passed before the pause.
     pub(crate) fn check(&self) -> Result<()> {
-        // Called once per series, so both share one reading of the clock. If the deadline passes
-        // during the pause, the next check fails.
+        // Pausing and checking share one reading of the clock, because this is called once per
+        // series. If the deadline passes during the pause, the next check fails.
         let now = Instant::now();
         scheduler::pause_at(now);
         Ok(self.ctx.check_at(now)?)

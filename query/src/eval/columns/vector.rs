@@ -29,7 +29,7 @@ impl Limits {
             series: Vec::new(),
             ctx: QueryContext::clone(&self.ctx),
             charge: self.ctx.charge(),
-            held: self.samples.held(),
+            held: self.samples.guard(),
         }
     }
 }

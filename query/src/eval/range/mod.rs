@@ -269,7 +269,7 @@ impl Evaluator<'_> {
         let started = self.profile.now();
         let windows = self.windows(plan, steps);
         let mut n_samples = 0;
-        let mut held = self.limits.samples.held();
+        let mut held = self.limits.samples.guard();
         let mut result = Vec::new();
         let mut sample_stats = self.sample_stats.empty(1);
         self.each_range_input(plan, steps, &mut |input| {

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 use varve_context::{Charge, QueryContext};
-use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram};
 use varve_wire::prometheus::exposition::{
     BucketMessage, FamilyMessage, HistogramMessage, LabelMessage, MetricMessage, UntypedMessage,
 };
 use varve_wire::prometheus::types::SpanMessage;
 
+use super::classic_histogram::{Floats, to_classic};
 use super::format::Format;
 use super::latest::{Kind, Latest};
 use crate::error::Result;
@@ -94,7 +95,7 @@ fn metric_message(
 
 fn histogram_message(histogram: &Histogram) -> HistogramMessage {
     if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
-        let classic = cumulative(histogram);
+        let classic = to_classic(histogram);
         let mut buckets = Vec::with_capacity(classic.buckets.len());
         for (bound, count) in classic.buckets {
             buckets.push(BucketMessage {
@@ -126,78 +127,5 @@ fn histogram_message(histogram: &Histogram) -> HistogramMessage {
         positive_span: SpanMessage::list(&histogram.positive_spans),
         positive_count: positive,
         bucket: Vec::new(),
-    }
-}
-
-/// The counts of a histogram as floats.
-struct Floats {
-    count: f64,
-    zero_count: f64,
-    positive: Vec<f64>,
-    negative: Vec<f64>,
-}
-
-impl Floats {
-    fn of(histogram: &Histogram) -> Self {
-        match &histogram.counts {
-            HistogramCounts::Integer {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count as f64,
-                zero_count: *zero_count as f64,
-                positive: to_floats(positive),
-                negative: to_floats(negative),
-            },
-            HistogramCounts::Float {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count,
-                zero_count: *zero_count,
-                positive: positive.clone(),
-                negative: negative.clone(),
-            },
-        }
-    }
-}
-
-fn to_floats(counts: &[u64]) -> Vec<f64> {
-    counts.iter().map(|&count| count as f64).collect()
-}
-
-/// A histogram with custom buckets, converted to a classic one.
-pub(super) struct Classic {
-    pub(super) count: f64,
-    /// Upper bounds and cumulative counts.
-    pub(super) buckets: Vec<(f64, f64)>,
-}
-
-/// Returns the cumulative counts of a histogram with custom buckets.
-pub(super) fn cumulative(histogram: &Histogram) -> Classic {
-    let floats = Floats::of(histogram);
-    let mut counts = floats.positive.iter();
-    let mut by_index = BTreeMap::new();
-    let mut index = 0i64;
-    for span in &histogram.positive_spans {
-        index += i64::from(span.offset);
-        for count in counts.by_ref().take(span.length as usize) {
-            by_index.insert(index, *count);
-            index += 1;
-        }
-    }
-    let mut sum = 0.0;
-    let mut buckets = Vec::with_capacity(histogram.custom_bounds.len());
-    for (index, &bound) in (0..).zip(&*histogram.custom_bounds) {
-        sum += by_index.get(&index).unwrap_or(&0.0);
-        buckets.push((bound, sum));
-    }
-    Classic {
-        count: floats.count,
-        buckets,
     }
 }

@@ -9,6 +9,7 @@
 //! `Code`. These series come first. They are buffered, and charged, until their family is written.
 //! Staleness markers and series without a name are skipped.
 
+mod classic_histogram;
 mod format;
 mod latest;
 mod message;
@@ -32,7 +33,7 @@ use super::selector_union::SelectorUnion;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selector};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use format::Format;
 use latest::{Kind, Latest};
@@ -71,7 +72,7 @@ async fn respond(
     };
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let selectors = read_selectors(&work.ctx, &form)?;
         work.store.note_selectors(&work.ctx, &who, &selectors);
         write(work, &selectors, range, format, external)

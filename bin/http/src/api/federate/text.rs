@@ -5,9 +5,9 @@ use std::io::Write;
 
 use varve_promql::decimal::General;
 
+use super::classic_histogram::to_classic;
 use super::format::{Format, is_legacy_metric_name};
 use super::latest::{Kind, Latest};
-use super::message::cumulative;
 
 /// Appends the head of a family.
 pub(super) fn write_head(out: &mut Vec<u8>, name: &str, kind: Kind) {
@@ -40,7 +40,7 @@ pub(super) fn write_sample(
     let Some(histogram) = &latest.histogram else {
         return line("", None, latest.value);
     };
-    let classic = cumulative(histogram);
+    let classic = to_classic(histogram);
     for &(bound, count) in &classic.buckets {
         line("_bucket", Some(bound), count);
     }

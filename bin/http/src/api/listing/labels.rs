@@ -19,7 +19,7 @@ use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_selector, parse_selectors, unescape_label_name};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, TRUNCATED, Task, Work, run_shared};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// Maximum number of strings and series that a listing visits on the thread of its connection.
@@ -139,7 +139,7 @@ impl Listing {
     }
 }
 
-impl Task for ListingJob {
+impl Job for ListingJob {
     fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
         self.0
             .cost(ctx, &store.db)

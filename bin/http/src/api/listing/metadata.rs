@@ -12,7 +12,7 @@ use varve_server::requests::record::RequestRecord;
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_int};
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/metadata.
@@ -22,7 +22,7 @@ pub(crate) async fn metadata(
     form: Form,
 ) -> Result {
     let request = Request::read(&form)?;
-    let job = Job::from_fn(move |work| request.respond(work));
+    let job = job_fn(move |work| request.respond(work));
     run(
         &state,
         &record,

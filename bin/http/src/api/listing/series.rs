@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::json;
 use crate::params::{Form, invalid_match, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_shared};
+use crate::serving::run::{RequestClass, TRUNCATED, Work, job_fn, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/series.
@@ -28,7 +28,7 @@ pub(crate) async fn series(
     let request = Arc::new(read(&form, who)?);
     let timeout = form.timeout()?;
     let parameters = Arc::clone(&request);
-    let job = Job::from_fn(move |work| request.respond(work));
+    let job = job_fn(move |work| request.respond(work));
     run_shared(
         &state,
         &record,

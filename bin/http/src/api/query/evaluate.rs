@@ -22,7 +22,7 @@ use super::result::write_result;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_bool};
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, TRUNCATED, Task, Work, run, run_shared};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, job_fn, run, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/query.
@@ -80,7 +80,7 @@ pub(crate) async fn explain(
     };
     record.note_steps(steps);
     let timeout = query.timeout;
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let request = query.request(query.stats.stats_mode());
         let (result, infos) = evaluate(
             work,
@@ -193,7 +193,7 @@ struct QueryJob {
     parsed: Option<ParsedQuery>,
 }
 
-impl Task for QueryJob {
+impl Job for QueryJob {
     fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
         // The query log is a file.
         if self.is_logged || !Engine::is_small_text(&self.query.text) {
@@ -254,17 +254,17 @@ impl Task for QueryJob {
     }
 }
 
-/// Records the uses of a query.
-type Note = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
+/// Records the uses of a query in the store.
+type RecordUses = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
 
-/// Evaluates a query, which may be parsed already, and records its uses with `note`. Returns the
-/// result and its infos.
+/// Evaluates a query, which may be parsed already, and records its uses with `record_uses`.
+/// Returns the result and its infos.
 pub(crate) fn evaluate(
     work: &Work,
     who: &Requester,
     parsed: Option<ParsedQuery>,
     request: &Request<'_>,
-    note: Note,
+    record_uses: RecordUses,
 ) -> Result<(QueryResult, Vec<String>)> {
     let Work {
         store, ctx, record, ..
@@ -275,7 +275,7 @@ pub(crate) fn evaluate(
         None => store.engine.parse(ctx, request.query)?,
     };
     let selectors = usage::of(parsed.expr());
-    note(store, ctx, who, &selectors);
+    record_uses(store, ctx, who, &selectors);
     drop(part);
 
     let part = record.part("evaluate");

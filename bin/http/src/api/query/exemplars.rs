@@ -15,7 +15,7 @@ use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::Form;
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/query_exemplars.
@@ -28,7 +28,7 @@ pub(crate) async fn query_exemplars(
     let features = state.app.settings.query.features;
     let range = read_range(&form)?;
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| respond(work, &who, form.first("query"), &features, range));
+    let job = job_fn(move |work| respond(work, &who, form.first("query"), &features, range));
     run(&state, &record, RequestClass::Query, timeout, job).await
 }
 

@@ -9,7 +9,7 @@ use varve_server::requests::record::RequestRecord;
 use crate::error::Result;
 use crate::json;
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, run};
+use crate::serving::run::{RequestClass, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/format_query.
@@ -19,7 +19,7 @@ pub(crate) async fn format(
     form: Form,
 ) -> Result {
     let features = state.app.settings.query.features;
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (text, _text_charge) = varve_promql::prettify_within(&work.ctx, &expr)?;
@@ -38,7 +38,7 @@ pub(crate) async fn parse(
     form: Form,
 ) -> Result {
     let features = state.app.settings.query.features;
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let (expr, _expr_charge) =
             varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (tree, _tree_charge) = varve_promql::json::to_json_within(&work.ctx, &expr)?;

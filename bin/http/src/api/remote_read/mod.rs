@@ -28,7 +28,7 @@ use crate::params::Form;
 use crate::requester::{RequestedBy, record_of};
 use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::prometheus::remote_read::{
     ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels,
@@ -83,7 +83,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
         samples_max: settings.remote_read.samples_max,
         frame_size_max: settings.remote_read.frame_size_max,
     };
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let _charge = charge;
         if is_streamed {
             reader.stream(work, &request.queries)

@@ -25,7 +25,7 @@ use varve_tsdb::select::SelectHints;
 use super::firings::Firings;
 use crate::error::{ApiError, Result};
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
@@ -47,7 +47,7 @@ pub(crate) async fn backtest(
     let range = read_range(&form)?;
     let timeout = form.timeout()?;
     let app = state.app.clone();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let mut charge = work.ctx.charge();
         let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
         let (default_interval, settings) = app.rules.settings();

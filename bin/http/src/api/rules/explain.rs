@@ -21,7 +21,7 @@ use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
@@ -50,7 +50,7 @@ pub(crate) async fn explain(
         .unwrap_or_else(|| SystemClock.now_ms());
     let timeout = form.timeout()?;
     let app = state.app.clone();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let set = app.rules.set();
         let (_default_interval, settings) = app.rules.settings();
         let mut rules = Vec::new();

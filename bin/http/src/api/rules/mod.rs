@@ -25,7 +25,7 @@ use varve_system::excerpt::quotable;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, go_reason, parse_bool, parse_selectors};
 use crate::response::html_safe_json;
-use crate::serving::run::{Job, RequestClass, run};
+use crate::serving::run::{RequestClass, job_fn, run};
 use crate::serving::state::HttpState;
 pub(crate) use list::{Alerts, RuleGroups};
 use list::{GroupJson, RuleJson, Shown};
@@ -36,7 +36,7 @@ pub(crate) async fn alerts(
     Extension(record): Extension<Arc<RequestRecord>>,
 ) -> Result {
     let app = state.app.clone();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let set = app.rules.set();
         let rules = set.groups().flat_map(|group| &group.rules);
         let tenant = work.ctx.restriction();
@@ -55,7 +55,7 @@ pub(crate) async fn rules(
     form: Form,
 ) -> Result {
     let app = state.app.clone();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
         work.respond_encoded(&html_safe_json(&groups))
     });

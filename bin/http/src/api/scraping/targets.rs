@@ -15,7 +15,7 @@ use crate::openapi::Untyped;
 use crate::params::{Form, parse_int, parse_selector};
 use crate::response::success;
 use crate::serving::app::App;
-use crate::serving::run::{Job, RequestClass, run};
+use crate::serving::run::{RequestClass, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -72,7 +72,7 @@ pub(crate) async fn metadata(
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
             return Err(ApiError::bad_data("limit must be a number"));
         }

@@ -24,7 +24,7 @@ use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
 use crate::params::Form;
 use crate::requester::RequestedBy;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use parameters::{Order, Search, boolean};
 use score::Steps;
@@ -118,7 +118,7 @@ async fn search(
     }
     let limit_max = settings.web.search_results_max;
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
         search.respond(work, &who, &field(&form)?)
     });

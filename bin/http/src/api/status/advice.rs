@@ -20,7 +20,7 @@ use varve_system::metrics::OWN_JOB;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, Work, run_shared};
+use crate::serving::run::{RequestClass, Work, job_fn, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 
@@ -63,7 +63,7 @@ pub(crate) async fn status(
         dialect,
     };
     let app = state.app.clone();
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let usage = work.store.usage.snapshot();
         let advice = request.advice(work, &usage, &app.rules.set(), range, retention)?;
         work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))

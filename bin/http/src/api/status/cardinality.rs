@@ -15,7 +15,7 @@ use varve_tsdb::stats::{Cost, Costs};
 use super::status_tsdb::read_limit;
 use crate::error::{ApiError, Result};
 use crate::params::{Form, invalid_match, parse_selectors};
-use crate::serving::run::{Job, RequestClass, Work, run_shared};
+use crate::serving::run::{RequestClass, Work, job_fn, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -112,7 +112,7 @@ pub(crate) async fn status(
     let request = Arc::new(Request::read(&form)?);
     let timeout = form.timeout()?;
     let parameters = Arc::clone(&request);
-    let job = Job::from_fn(move |work| request.respond(work));
+    let job = job_fn(move |work| request.respond(work));
     run_shared(
         &state,
         &record,

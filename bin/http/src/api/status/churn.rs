@@ -10,7 +10,7 @@ use varve_server::requests::record::RequestRecord;
 
 use crate::error::Result;
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, run};
+use crate::serving::run::{RequestClass, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::api::churn::ChurnReport;
 
@@ -24,7 +24,7 @@ pub(crate) async fn status(
     let timeout = form.timeout()?;
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let mut found = churn::find(&work.store.db, &work.ctx, time_ms, churn::RANGE_MS)?;
         found.labels.truncate(limit);
         found.metrics.truncate(limit);

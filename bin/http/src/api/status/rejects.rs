@@ -12,21 +12,21 @@ use crate::serving::app::App;
 use varve_wire::schema;
 
 schema! {
-    /// Rejects since the start, the most recent reason first.
+    /// Rejections since the start, the most recent reason first.
     pub(crate) struct Rejects {
         rejects: Vec<Rejected>,
     }
 }
 
 schema! {
-    /// Rejects of one reason.
+    /// Rejections of one reason.
     pub(crate) struct Rejected {
         /// The reason, as in `varve_ingest_rejected_total`. `malformed`, `too_large`, `busy` and
         /// `failed` are rejected requests.
         reason: String,
         /// The reason in words.
         message: String,
-        /// Requests with at least one such reject.
+        /// Requests with at least one such rejection.
         requests: u64,
         /// Rejected samples, series, histograms, exemplars or metric families, by reason.
         count: u64,
@@ -42,12 +42,12 @@ schema! {
 }
 
 schema! {
-    /// An example of a reject.
+    /// An example of a rejection.
     pub(crate) struct RejectedExample {
         /// The error that the sender got.
         text: String,
-        /// The labels as they were sent, before relabeling, truncated. Empty if the reject is not
-        /// of a series.
+        /// The labels as they were sent, before relabeling, truncated. Empty if the rejection
+        /// is not of a series.
         labels: String,
         /// The timestamp of the sample, if it is one.
         timestamp_ms: Option<i64>,
@@ -91,7 +91,7 @@ impl Rejected {
             n_samples,
             last,
             example,
-            client,
+            sender,
         } = stats;
         Self {
             reason: reason.to_owned(),
@@ -107,13 +107,13 @@ impl Rejected {
                 value: example.value.map(|value| Json(value).to_string()),
             },
             sender: Sender {
-                address: client
+                address: sender
                     .address
                     .map(|address| address.to_string())
                     .unwrap_or_default(),
-                user_agent: client.user_agent,
-                user: client.user.to_string(),
-                path: client.path,
+                user_agent: sender.user_agent,
+                user: sender.user.to_string(),
+                path: sender.path,
             },
         }
     }

@@ -14,7 +14,7 @@ use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selector};
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -53,7 +53,7 @@ pub(crate) async fn test(
 ) -> Result {
     form.check_encoding()?;
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| respond(work, &form));
+    let job = job_fn(move |work| respond(work, &form));
     run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_env::{Clock, SystemClock};
-use varve_server::client_stats::{ClientId, ClientStats, NewestSample};
+use varve_server::sender_stats::{NewestSample, SenderId, SenderStats};
 
 use crate::response::success;
 use crate::serving::app::App;
@@ -33,7 +33,7 @@ schema! {
         first_ms: i64,
         last_ms: i64,
         requests: u64,
-        /// Samples received: stored, dropped by rules, or deduplicated.
+        /// Samples received: stored, dropped by relabel rules, or deduplicated.
         samples: u64,
         /// Samples of a standby replica of an HA pair.
         deduplicated: u64,
@@ -55,14 +55,14 @@ schema! {
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
     let mut senders = Vec::new();
-    for (id, stats) in app.clients.list() {
+    for (id, stats) in app.senders.list() {
         senders.push(WriteSender::new(id, stats, now_ms));
     }
     success(&SenderList { senders })
 }
 
 impl WriteSender {
-    fn new(id: ClientId, stats: ClientStats, now_ms: i64) -> Self {
+    fn new(id: SenderId, stats: SenderStats, now_ms: i64) -> Self {
         Self {
             name: stats.name.clone(),
             address: id

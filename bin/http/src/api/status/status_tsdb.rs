@@ -13,7 +13,7 @@ use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_int};
 use crate::response::success;
 use crate::serving::app::App;
-use crate::serving::run::{Job, RequestClass, run};
+use crate::serving::run::{RequestClass, job_fn, run};
 use crate::serving::state::HttpState;
 use varve_wire::schema;
 
@@ -96,7 +96,7 @@ pub(crate) async fn cardinality(
 ) -> Result {
     let limit = read_limit(&form)?;
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| {
+    let job = job_fn(move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
         work.respond_json(&found)
     });

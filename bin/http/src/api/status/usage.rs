@@ -10,7 +10,7 @@ use varve_server::requests::record::RequestRecord;
 
 use crate::error::Result;
 use crate::params::Form;
-use crate::serving::run::{Job, RequestClass, Work, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit`
@@ -22,7 +22,7 @@ pub(crate) async fn usage(
 ) -> Result {
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let timeout = form.timeout()?;
-    let job = Job::from_fn(move |work| respond(work, form.first("metric"), limit));
+    let job = job_fn(move |work| respond(work, form.first("metric"), limit));
     run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 

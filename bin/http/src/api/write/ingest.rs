@@ -78,7 +78,7 @@ pub(crate) async fn ingest(
         written
     });
     match written.await {
-        Ok(written) => written.map_err(|error| failed(&error, queue_timeout_status)),
+        Ok(written) => written.map_err(|error| write_error(&error, queue_timeout_status)),
         Err(_panic_is_logged) => {
             state.app.metrics.panics.inc();
             Err(ApiError::panicked().plain())
@@ -99,17 +99,14 @@ async fn read_body(
         &app.settings,
     );
     read(body, limits, charge).await.map_err(|error| {
-        app.rejections.add_request(
-            record.write_client(),
-            rejection_label(&error),
-            error.to_string(),
-        );
-        unread(error)
+        app.rejections
+            .add_request(record.sender(), rejection_label(&error), error.to_string());
+        body_error(error)
     })
 }
 
-/// Runs `work`, which stores the body of an admitted request, tells all that count samples what it
-/// has written, and ends the request.
+/// Runs `work`, which stores the body of an admitted request. Passes the outcome to the rejection
+/// log, the rules and the sender statistics, and ends the request.
 fn store_body(
     app: &App,
     registration: Registration,
@@ -125,12 +122,12 @@ fn store_body(
     let written = work();
     drop(part);
 
-    app.rejections.add(|| record.write_client(), &written);
+    app.rejections.add(|| record.sender(), &written);
     if let Ok(written) = &written {
         app.rules.note_progress(&record, written);
     }
-    app.clients
-        .add(SystemClock.now_ms(), record.write_client(), &written);
+    app.senders
+        .add(SystemClock.now_ms(), record.sender(), &written);
 
     let reason = written.as_ref().err().map(ToString::to_string);
     let failure = reason.as_deref().map(|reason| RequestFailure {
@@ -164,7 +161,7 @@ fn rejection_label(error: &BodyError) -> &'static str {
     }
 }
 
-fn unread(error: BodyError) -> ApiError {
+fn body_error(error: BodyError) -> ApiError {
     let error = ApiError::from(error).plain();
     // Not 408: senders drop a request after a 4xx, and the next attempt may be in time.
     let kind = if error.kind == ErrorKind::SlowRequest {
@@ -175,7 +172,7 @@ fn unread(error: BodyError) -> ApiError {
     ApiError { kind, ..error }
 }
 
-fn failed(error: &WriteError, queue_timeout_status: QueueTimeoutStatus) -> ApiError {
+fn write_error(error: &WriteError, queue_timeout_status: QueueTimeoutStatus) -> ApiError {
     let failed = ApiError::of_write(error, queue_timeout_status).plain();
     if failed.kind.is_retryable()
         && let Some(n_suppressed) = FAILURE_LOG.admit(log_kind(error.cause()), Instant::now())

@@ -47,8 +47,8 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        // Includes samples dropped by rules and deduplicated ones. Otherwise a sender would count
-        // them as failed.
+        // Includes samples dropped by relabel rules and deduplicated ones. Otherwise a sender would
+        // count them as failed.
         let mut all = written.stored;
         all += written.dropped;
         all += written.deduplicated;

@@ -1,5 +1,5 @@
-//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without
-//! a copy. Sizes precede contents, so each size is a varint of fixed length that is set at the end.
+//! Encodes `SeriesResponse` messages by hand, without intermediate protobuf structs. Sizes precede
+//! contents, so each size is a varint of fixed length that is set at the end.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use varve_model::{Labels, SampleColumns};
@@ -162,8 +162,8 @@ fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a chunk as `AggrChunk`, whose encodings count from 0. Without start timestamps there are
-/// no others.
+/// Appends a chunk as an `AggrChunk`, whose encoding is Prometheus' code less 1. It has no codes for
+/// chunks with start timestamps; the encoder drops them.
 fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     let kind = i64::from(chunk.encoding.code()) - 1;
     let size_of_raw = 1 + encoded_len_varint(kind as u64) + size_of_field(chunk.bytes.len());

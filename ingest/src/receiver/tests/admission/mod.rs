@@ -223,7 +223,7 @@ fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored
     };
     let fixture = Fixture::with_budgets(limits, Budgets::default());
     fixture.write(&[of_team("a", "known", T)]).unwrap();
-    fixture.receiver.refuse_new_series(true);
+    fixture.receiver.set_denies_new_series(true);
     let request = [
         of_team("a", "new", T),
         of_team("a", "known", T + 1),
@@ -236,7 +236,7 @@ fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored
         1,
         "denied series are not created"
     );
-    fixture.receiver.refuse_new_series(false);
+    fixture.receiver.set_denies_new_series(false);
     assert!(fixture.write(&request).unwrap().rejections.is_empty());
     assert_eq!(
         (

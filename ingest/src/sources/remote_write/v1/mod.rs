@@ -30,7 +30,7 @@ pub fn decode(
     limits: &Limits,
     batch: &mut DecodedBatch,
 ) -> Result<(), WriteError> {
-    decode_fields(message, WRITE_REQUEST, hasher, limits, batch)
+    decode_fields(message, WRITE_REQUEST_FIELDS, hasher, limits, batch)
 }
 
 /// Decodes a decompressed `thanos.WriteRequest` as [`decode`] does: its series are encoded as in
@@ -44,7 +44,7 @@ pub(crate) fn decode_routed(
     limits: &Limits,
     batch: &mut DecodedBatch,
 ) -> Result<(), WriteError> {
-    decode_fields(message, ROUTED_REQUEST, hasher, limits, batch)
+    decode_fields(message, ROUTED_REQUEST_FIELDS, hasher, limits, batch)
 }
 
 /// Returns the tenant of a `thanos.WriteRequest`; empty if it has none.
@@ -66,11 +66,11 @@ pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_protobuf::Error> {
     })
 }
 
-/// Decodes the fields `known`.
+/// Decodes the fields whose bits are set in `known_fields`, and skips the others.
 #[inline]
 fn decode_fields(
     message: &[u8],
-    known: u32,
+    known_fields: u32,
     hasher: &RouteHasher,
     limits: &Limits,
     batch: &mut DecodedBatch,
@@ -82,14 +82,17 @@ fn decode_fields(
         match key {
             TIMESERIES => {
                 let (labels, contiguous) = decode_series(reader.message()?, limits, batch)?;
-                batch.push_series(labels, contiguous.then(|| hasher.hash(labels.of(message))));
+                batch.push_series(
+                    labels,
+                    contiguous.then(|| hasher.hash(labels.slice(message))),
+                );
                 limits.check_series(batch.series.len())?;
             }
-            METADATA if known == WRITE_REQUEST => {
+            METADATA if known_fields == WRITE_REQUEST_FIELDS => {
                 batch.families.push(decode_family(reader.message()?)?);
                 limits.check_families(batch.families.len())?;
             }
-            _ => reader.skip_unknown(key, known)?,
+            _ => reader.skip_unknown(key, known_fields)?,
         }
     }
     Ok(())
@@ -127,7 +130,7 @@ pub(crate) fn plain_strings<'a>(
     strings: &mut Vec<(&'a str, &'a str)>,
 ) -> bool {
     strings.clear();
-    let bytes = labels.of(message);
+    let bytes = labels.slice(message);
     let Some(all) = std::str::from_utf8(bytes).ok().filter(|all| all.is_ascii()) else {
         return false;
     };
@@ -248,7 +251,7 @@ fn decode_series(
                 limits.check_samples(batch.n_all_samples())?;
                 histogram::SCHEMA.check(histogram)?;
             }
-            _ => reader.skip_unknown(key, TIME_SERIES)?,
+            _ => reader.skip_unknown(key, TIME_SERIES_FIELDS)?,
         }
     }
     Ok((if contiguous { labels } else { whole }, contiguous))
@@ -264,7 +267,7 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, varve_protobuf::Error
         match key {
             SAMPLE_VALUE => sample.value = f64::from_bits(reader.fixed64()?),
             SAMPLE_TIMESTAMP => sample.timestamp_ms = reader.varint()? as i64,
-            _ => reader.skip_unknown(key, SAMPLE)?,
+            _ => reader.skip_unknown(key, SAMPLE_FIELDS)?,
         }
     }
     Ok(sample)
@@ -298,10 +301,10 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
 #[inline]
 pub(super) fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {
-        [VALUE_OF_SAMPLE_KEY, rest @ ..] => rest.split_first_chunk()?,
+        [SAMPLE_VALUE_KEY, rest @ ..] => rest.split_first_chunk()?,
         rest => (&[0; 8], rest),
     };
-    let [TIME_OF_SAMPLE_KEY, time @ ..] = time else {
+    let [SAMPLE_TIMESTAMP_KEY, time @ ..] = time else {
         return None;
     };
     let timestamp_ms = varint_of_6(*<&[u8; 6]>::try_from(time).ok()?)?;
@@ -327,11 +330,11 @@ fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
 /// 128 bytes.
 #[inline]
 fn plain_label(label: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [NAME_KEY, name_size @ ..0x80, rest @ ..] = label else {
+    let [LABEL_NAME_KEY, name_size @ ..0x80, rest @ ..] = label else {
         return None;
     };
     let (name, rest) = rest.split_at_checked(usize::from(*name_size))?;
-    let [VALUE_KEY, value_size @ ..0x80, value @ ..] = rest else {
+    let [LABEL_VALUE_KEY, value_size @ ..0x80, value @ ..] = rest else {
         return None;
     };
     (usize::from(*value_size) == value.len()).then_some((name, value))
@@ -346,7 +349,7 @@ fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), varve_protobuf
         match key {
             LABEL_NAME => name = reader.message()?.rest(),
             LABEL_VALUE => value = reader.message()?.rest(),
-            _ => reader.skip_unknown(key, 0b110)?,
+            _ => reader.skip_unknown(key, LABEL_FIELDS)?,
         }
     }
     Ok((name, value))
@@ -361,7 +364,7 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, varve_protobuf::
             FAMILY_NAME => family.name = reader.message()?.span(),
             FAMILY_HELP => family.help = reader.message()?.span(),
             FAMILY_UNIT => family.unit = reader.message()?.span(),
-            _ => reader.skip_unknown(key, METRIC_METADATA)?,
+            _ => reader.skip_unknown(key, METRIC_METADATA_FIELDS)?,
         }
     }
     Ok(family)
@@ -369,29 +372,30 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, varve_protobuf::
 
 const TIMESERIES: Key = len_key(1);
 const METADATA: Key = len_key(3);
-const WRITE_REQUEST: u32 = 1 << 1 | 1 << 3;
+const WRITE_REQUEST_FIELDS: u32 = 1 << 1 | 1 << 3;
 const TENANT: Key = len_key(2);
-const ROUTED_REQUEST: u32 = 1 << 1;
+const ROUTED_REQUEST_FIELDS: u32 = 1 << 1;
 
 const LABELS: Key = len_key(1);
 const SAMPLES: Key = len_key(2);
 const EXEMPLARS: Key = len_key(3);
 const HISTOGRAMS: Key = len_key(4);
-const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
+const TIME_SERIES_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 
 const LABEL_NAME: Key = len_key(1);
 const LABEL_VALUE: Key = len_key(2);
+const LABEL_FIELDS: u32 = 1 << 1 | 1 << 2;
 /// Keys as single bytes: their varints have one byte.
 pub(crate) const LABEL_KEY: u8 = LABELS as u8;
-pub(crate) const NAME_KEY: u8 = LABEL_NAME as u8;
-pub(crate) const VALUE_KEY: u8 = LABEL_VALUE as u8;
+pub(crate) const LABEL_NAME_KEY: u8 = LABEL_NAME as u8;
+pub(crate) const LABEL_VALUE_KEY: u8 = LABEL_VALUE as u8;
 const SAMPLE_KEY: u8 = SAMPLES as u8;
-const VALUE_OF_SAMPLE_KEY: u8 = SAMPLE_VALUE as u8;
-const TIME_OF_SAMPLE_KEY: u8 = SAMPLE_TIMESTAMP as u8;
+const SAMPLE_VALUE_KEY: u8 = SAMPLE_VALUE as u8;
+const SAMPLE_TIMESTAMP_KEY: u8 = SAMPLE_TIMESTAMP as u8;
 
 const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);
-const SAMPLE: u32 = 1 << 1 | 1 << 2;
+const SAMPLE_FIELDS: u32 = 1 << 1 | 1 << 2;
 
 pub(crate) const EXEMPLAR_VALUE: Key = fixed64_key(2);
 pub(crate) const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
@@ -400,7 +404,7 @@ const FAMILY_TYPE: Key = varint_key(1);
 const FAMILY_NAME: Key = len_key(2);
 const FAMILY_HELP: Key = len_key(4);
 const FAMILY_UNIT: Key = len_key(5);
-const METRIC_METADATA: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
+const METRIC_METADATA_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
 
 static LABELS_OF_SERIES: Schema = Schema(&[(1, Kind::Message(&LABEL))]);
 static LABEL: Schema = Schema(&[(1, Kind::Bytes), (2, Kind::Bytes)]);

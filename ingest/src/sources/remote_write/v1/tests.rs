@@ -89,7 +89,7 @@ fn ours(message: &[u8]) -> Result<Contents, WriteError> {
             assert!(plain.eq(pairs.iter().cloned()));
         }
     }
-    let text = |span: Span| span.of(message).to_vec();
+    let text = |span: Span| span.slice(message).to_vec();
     let families = batch
         .families
         .iter()

@@ -45,7 +45,7 @@ impl<'a> LabelPairs<'a> {
     }
 
     fn string(&self, number: u32) -> Option<&'a [u8]> {
-        Some(self.symbols.get(number as usize)?.text.of(self.message))
+        Some(self.symbols.get(number as usize)?.text.slice(self.message))
     }
 }
 

@@ -365,7 +365,7 @@ fn check_even(n_refs: usize) -> Result<(), Malformed> {
 
 /// Removes the suffix that a classic histogram or a summary adds to the name of its family.
 fn family_name(message: &[u8], name: Span, kind: MetricType) -> Span {
-    let string = name.of(message);
+    let string = name.slice(message);
     for suffix in kind.series_suffixes() {
         if string.ends_with(suffix.as_bytes()) && string.len() > suffix.len() {
             return Span::new(name.start as usize, name.end as usize - suffix.len());

@@ -54,7 +54,7 @@ impl LabelRefs {
         if self.n.is_multiple_of(2) {
             // Fast path: most label names differ from `__name__` in size.
             self.is_metric_name = symbol.text.len() == METRIC_NAME.len()
-                && symbol.text.of(resolver.message) == METRIC_NAME.as_bytes();
+                && symbol.text.slice(resolver.message) == METRIC_NAME.as_bytes();
         } else if self.is_metric_name {
             self.metric_name = Some((self.n, number));
         }
@@ -93,8 +93,8 @@ impl LabelRefs {
         before: Span,
         after: Span,
     ) -> Result<bool, WriteError> {
-        let old = before.of(resolver.message);
-        let new = after.of(resolver.message);
+        let old = before.slice(resolver.message);
+        let new = after.slice(resolver.message);
         if old.len() != new.len() {
             return Ok(false);
         }

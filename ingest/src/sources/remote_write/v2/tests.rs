@@ -206,7 +206,7 @@ proptest! {
             };
             assert!(limited(resolved_size).is_ok());
             assert!(resolved_size == 0 || limited(resolved_size - 1).is_err());
-            let families = batch.families.iter().map(|family| family.name.of(&message).to_vec());
+            let families = batch.families.iter().map(|family| family.name.slice(&message).to_vec());
             (batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>(), families.collect::<Vec<_>>())
         };
         let (keys, families) = decoded(&series);
@@ -345,13 +345,13 @@ fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
     let names = batch
         .families
         .iter()
-        .map(|family| String::from_utf8_lossy(family.name.of(&message)));
+        .map(|family| String::from_utf8_lossy(family.name.slice(&message)));
     assert_eq!(names.collect::<Vec<_>>(), ["h", "c_total", "s", "_sum"]);
     assert!(
         batch
             .families
             .iter()
-            .all(|family| family.help.of(&message) == b"What it is.")
+            .all(|family| family.help.slice(&message) == b"What it is.")
     );
 }
 

@@ -12,11 +12,11 @@ use varve_tsdb::stats::ReplayState;
 /// Maximum time between two looks at the state.
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// Reports changes of the state until the server ends. Sends the watchdog's sign of life, which
-/// shows that the runtime still runs tasks.
+/// Reports changes of the state until the server ends. Sends the watchdog keep-alive, which shows
+/// that the runtime still runs tasks.
 pub(super) async fn report(app: Arc<App>) {
     let watchdog = service_manager::watchdog_interval();
-    // Two signs of life in each interval: one may be late.
+    // Two keep-alives in each interval: one may be late.
     let interval = watchdog.map_or(INTERVAL_MAX, |interval| (interval / 2).min(INTERVAL_MAX));
     let mut reported = String::new();
     loop {

@@ -1,9 +1,9 @@
-//! Logs changes that matter to an operator: clients that appear and vanish, leaders of HA pairs,
+//! Logs changes that matter to an operator: senders that appear and vanish, leaders of HA pairs,
 //! teams at their maximum.
 //!
 //! Every few seconds, [`Observer::observe`] compares the state with the state at the last call, and
 //! logs one line for each change. Rejected series are logged at most once a minute for each team.
-//! [`Clients`] itself logs clients that appear.
+//! [`Senders`] itself logs senders that appear.
 //!
 //! Threads: an `Observer` belongs to one task.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use varve_env::{Clock, SystemClock};
 
-use super::{Clients, SILENT_MAX_MS};
+use super::{SILENT_MAX_MS, Senders};
 use crate::store::Store;
 
 /// Minimum time between two lines on the rejected series of a team.
@@ -36,9 +36,9 @@ struct Logged {
 
 impl Observer {
     /// Logs what has changed since the last call.
-    pub fn observe(&mut self, store: &Store, clients: &Clients) {
-        for client in clients.vanished(SystemClock.now_ms()) {
-            tracing::info!(sender = %client, silent_ms = SILENT_MAX_MS, "A sender has vanished");
+    pub fn observe(&mut self, store: &Store, senders: &Senders) {
+        for sender in senders.vanished(SystemClock.now_ms()) {
+            tracing::info!(%sender, silent_ms = SILENT_MAX_MS, "A sender has vanished");
         }
         let leaders = store
             .elections

@@ -1,4 +1,4 @@
-//! Circles of imports between the files of a crate.
+//! Cycles of imports between the files of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::tree;
 /// The modules of a crate that have a file, by their path: `["wal", "segment"]`.
 type Modules = BTreeMap<Vec<String>, usize>;
 
-/// Returns the files of each circle, one row per circle.
+/// Returns the files of each cycle, one row per cycle.
 pub(crate) fn all() -> Vec<String> {
     let crates = tree::crates();
     let folders = crates.iter().map(|package| match &*package.folder {
@@ -47,8 +47,8 @@ fn of_crate(folder: &str) -> Vec<String> {
     }
 
     let mut rows = Vec::new();
-    for circle in circles(&imports) {
-        let names: Vec<_> = circle
+    for cycle in cycles(&imports) {
+        let names: Vec<_> = cycle
             .iter()
             .map(|&file| tree::name(&sources[file]))
             .collect();
@@ -170,17 +170,17 @@ fn resolve(modules: &Modules, module: &[String], path: &[String]) -> Option<usiz
 }
 
 /// Returns the strongly connected components with more than one file.
-fn circles(imports: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+fn cycles(imports: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let reached: Vec<_> = (0..imports.len())
         .map(|start| reachable(imports, start))
         .collect();
     let mut found = BTreeSet::new();
     for (file, targets) in reached.iter().enumerate() {
-        let circle: Vec<_> = (0..imports.len())
+        let cycle: Vec<_> = (0..imports.len())
             .filter(|&other| targets.contains(&other) && reached[other].contains(&file))
             .collect();
-        if circle.len() > 1 {
-            found.insert(circle);
+        if cycle.len() > 1 {
+            found.insert(cycle);
         }
     }
     found.into_iter().collect()
@@ -241,8 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn files_that_reach_each_other_are_a_circle() {
+    fn files_that_reach_each_other_are_a_cycle() {
         let imports = [vec![1], vec![2], vec![1, 3], vec![]].map(BTreeSet::from_iter);
-        assert_eq!(circles(&imports), [vec![1, 2]]);
+        assert_eq!(cycles(&imports), [vec![1, 2]]);
     }
 }

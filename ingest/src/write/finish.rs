@@ -1,4 +1,5 @@
-//! The end of a request: counts what was stored, and returns the outcome to the sender.
+//! The end of a request: counts what was stored, stores the metadata, and returns the outcome to
+//! the sender.
 
 use varve_model::Rejection;
 
@@ -27,47 +28,48 @@ impl Write<'_> {
         by_team.clear();
     }
 
-    /// Stores the metadata of a request whose samples are stored, and returns the outcome.
+    /// Stores the metadata of a request whose samples are stored.
     ///
     /// # Errors
     /// If the store cannot write the metadata. The samples are stored by then, which the sender does
     /// not learn. A retry is safe: the store recognizes each sample that it already has as an exact
     /// repetition, counts it as stored, and the retry writes the metadata. Metadata is not written
     /// first, since it would then describe series of a request that may still be denied.
-    pub(super) fn settle(mut self) -> Result<Written, WriteError> {
-        self.stored.histograms -= self.out.histograms_rejected;
+    pub(super) fn store_metadata(&mut self) -> Result<(), WriteError> {
         let Request { message, batch, .. } = self.request;
-
-        let mut rejections = self.rejections;
-        let mut ignored = Rejections::default();
         // Version 2.0 sends metadata with every series: the sender must not drop samples for it.
         let invalid_metadata = if self.request.is_v2() {
-            &mut ignored
+            &mut self.ignored
         } else {
-            &mut rejections
+            &mut self.rejections
         };
-        // If there are no bounds, all times count.
-        let bounds = self.receiver.db.bounds().ok();
-        let times = batch.times(|time_ms| {
-            bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none())
-        });
         metadata::write(
             &self.receiver.db,
             message,
             &batch.families,
             invalid_metadata,
-        )?;
+        )
+    }
 
-        Ok(Written {
+    /// Returns the outcome to the sender.
+    pub(super) fn finish(mut self) -> Written {
+        self.stored.histograms -= self.out.histograms_rejected;
+
+        // If there are no bounds, all times count.
+        let bounds = self.receiver.db.bounds().ok();
+        let times = self.request.batch.times(|time_ms| {
+            bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none())
+        });
+        Written {
             stored: self.stored,
             dropped: self.dropped,
             deduplicated: self.deduplicated,
             exemplars: std::mem::take(&mut self.out.exemplars),
-            rejections,
-            ignored,
+            rejections: self.rejections,
+            ignored: self.ignored,
             times,
             replica: self.settings.ha.replica(),
-        })
+        }
     }
 
     /// Returns the rejected samples of the server itself.
@@ -77,14 +79,14 @@ impl Write<'_> {
 
     /// Counts stored samples of rules for their team, and returns those that were not stored,
     /// by the index of their series.
-    pub(crate) fn settle_rules(self) -> Vec<Rejection> {
+    pub(crate) fn finish_rules(self) -> Vec<Rejection> {
         if let Writer::Rules(_, team) = self.request.writer {
             let n_samples = self.request.batch.n_all_samples() as u64;
-            let n_rejected = self.recorded_rejections.len() as u64;
+            let n_rejected = self.rule_rejections.len() as u64;
             self.permit
                 .budgets()
                 .count_samples(&[(team, n_samples - n_rejected)]);
         }
-        self.recorded_rejections
+        self.rule_rejections
     }
 }

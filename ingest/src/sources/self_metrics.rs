@@ -16,7 +16,10 @@ impl Receiver {
     ///
     /// # Errors
     /// [`WriteError::Store`] and [`WriteError::Moved`].
-    pub fn append_own(&self, samples: &[(Labels, Sample)]) -> Result<Rejections, WriteError> {
+    pub fn append_self_metrics(
+        &self,
+        samples: &[(Labels, Sample)],
+    ) -> Result<Rejections, WriteError> {
         let mut batch = DecodedBatch::default();
         let mut series = Vec::with_capacity(samples.len());
         for (labels, sample) in samples {
@@ -28,9 +31,9 @@ impl Receiver {
 
         let permit = self.admission.exempt();
         let writer = Writer::Server(&series);
-        let mut buffers = RequestBuffers::own();
-        let mut write = Write::own(self, permit, writer, &batch, &mut buffers);
-        write.store_own()?;
+        let mut buffers = RequestBuffers::internal();
+        let mut write = Write::internal(self, permit, writer, &batch, &mut buffers);
+        write.store_internal()?;
         Ok(write.rejections())
     }
 }

@@ -1,7 +1,8 @@
-//! Clients of write requests: requests, samples, rejects and the last error of each since startup.
+//! Senders of write requests: requests, samples, rejections and the last error of each since
+//! startup.
 //!
 //! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs
-//! clients that vanish. Keeps at most [`CLIENTS_MAX`] clients. A new client evicts the one that has
+//! senders that vanish. Keeps at most [`SENDERS_MAX`] senders. A new sender evicts the one that has
 //! been silent longest.
 
 pub mod observer;
@@ -15,29 +16,29 @@ use parking_lot::Mutex;
 use varve_ingest::{WriteError, Written};
 use varve_system::excerpt::truncate;
 
-use crate::rejections::WriteClient;
+use crate::rejections::Sender;
 
-/// Maximum number of clients.
-const CLIENTS_MAX: usize = 1_000;
+/// Maximum number of senders.
+const SENDERS_MAX: usize = 1_000;
 /// Maximum size of a stored error. A longer one is truncated.
 const ERROR_SIZE_MAX: usize = 300;
 const MINUTE_MS: i64 = 60_000;
-/// Minimum time over which the rate of a client is averaged.
+/// Minimum time over which the rate of a sender is averaged.
 const RATE_TIME_MIN_MS: i64 = 10_000;
-/// Time of silence after which a client has vanished.
+/// Time of silence after which a sender has vanished.
 pub(crate) const SILENT_MAX_MS: i64 = 5 * MINUTE_MS;
 
-/// Clients since startup.
+/// Senders since startup.
 #[derive(Debug, Default)]
-pub struct Clients {
-    all: Mutex<HashMap<ClientId, ClientStats>>,
+pub struct Senders {
+    all: Mutex<HashMap<SenderId, SenderStats>>,
 }
 
-/// The identity of a client. It has no port, because the port of a client changes with each
+/// The identity of a sender. It has no port, because the port of a sender changes with each
 /// connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ClientId {
-    /// The client's address.
+pub struct SenderId {
+    /// The sender's address.
     pub address: Option<IpAddr>,
     /// The user; empty without authentication.
     pub user: Arc<str>,
@@ -47,10 +48,10 @@ pub struct ClientId {
     pub path: String,
 }
 
-/// Statistics of a client.
+/// Statistics of a sender.
 #[derive(Debug, Clone, Default)]
-pub struct ClientStats {
-    /// The name that rules and metrics use; see [`WriteClient::name`].
+pub struct SenderStats {
+    /// The name that rules and metrics use; see [`Sender::name`].
     pub name: String,
     /// Time of the first request.
     pub first_ms: i64,
@@ -86,20 +87,20 @@ pub struct NewestSample {
 }
 
 impl NewestSample {
-    /// Returns the age of the sample when it was stored. 0 if the clock of the client is ahead.
+    /// Returns the age of the sample when it was stored. 0 if the clock of the sender is ahead.
     pub fn lag_ms(self) -> u64 {
         u64::try_from(self.stored_ms.saturating_sub(self.timestamp_ms)).unwrap_or(0)
     }
 }
 
-impl From<WriteClient> for ClientId {
+impl From<Sender> for SenderId {
     fn from(
-        WriteClient {
+        Sender {
             address,
             user_agent,
             user,
             path,
-        }: WriteClient,
+        }: Sender,
     ) -> Self {
         Self {
             address: address.map(|address| address.ip()),
@@ -110,7 +111,7 @@ impl From<WriteClient> for ClientId {
     }
 }
 
-impl fmt::Display for ClientId {
+impl fmt::Display for SenderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             address,
@@ -135,25 +136,25 @@ impl fmt::Display for ClientId {
     }
 }
 
-impl Clients {
-    /// Adds a write request that has ended. Logs a client that is new or had vanished, unless the
+impl Senders {
+    /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the
     /// list is full.
-    pub fn add(&self, now_ms: i64, client: WriteClient, outcome: &Result<Written, WriteError>) {
-        let name = client.name(
+    pub fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
+        let name = sender.name(
             outcome
                 .as_ref()
                 .ok()
                 .and_then(|written| written.replica.as_deref()),
         );
-        let id = ClientId::from(client);
+        let id = SenderId::from(sender);
         let mut all = self.all.lock();
         let is_known = all
             .get_mut(&id)
             .is_some_and(|stats| !std::mem::take(&mut stats.has_vanished));
-        if !is_known && all.len() < CLIENTS_MAX {
+        if !is_known && all.len() < SENDERS_MAX {
             tracing::info!(sender = %id, "A sender has appeared");
         }
-        if all.len() >= CLIENTS_MAX && !all.contains_key(&id) {
+        if all.len() >= SENDERS_MAX && !all.contains_key(&id) {
             let silent = all
                 .iter()
                 .min_by_key(|(_, stats)| stats.last_ms)
@@ -162,10 +163,10 @@ impl Clients {
                 all.remove(&id);
             }
         }
-        let stats = all.entry(id).or_insert_with(|| ClientStats {
+        let stats = all.entry(id).or_insert_with(|| SenderStats {
             name: name.clone(),
             first_ms: now_ms,
-            ..ClientStats::default()
+            ..SenderStats::default()
         });
         match outcome {
             Ok(written) => {
@@ -190,8 +191,8 @@ impl Clients {
         }
     }
 
-    /// Returns the clients that have vanished since the last call.
-    pub(super) fn vanished(&self, now_ms: i64) -> Vec<ClientId> {
+    /// Returns the senders that have vanished since the last call.
+    pub(super) fn vanished(&self, now_ms: i64) -> Vec<SenderId> {
         let mut all = self.all.lock();
         let silent = all
             .iter_mut()
@@ -203,8 +204,8 @@ impl Clients {
         vanished.collect()
     }
 
-    /// Returns all clients, the most recent first.
-    pub fn list(&self) -> Vec<(ClientId, ClientStats)> {
+    /// Returns all senders, the most recent first.
+    pub fn list(&self) -> Vec<(SenderId, SenderStats)> {
         let all = self.all.lock();
         let mut list: Vec<_> = all
             .iter()
@@ -216,7 +217,7 @@ impl Clients {
     }
 }
 
-impl ClientStats {
+impl SenderStats {
     fn add(&mut self, now_ms: i64, n_samples: u64) {
         self.begin_minute(now_ms);
         self.last_ms = now_ms;
@@ -261,12 +262,12 @@ mod tests {
 
     use super::*;
 
-    fn client(user_agent: &str, port: u16) -> WriteClient {
+    fn sender(user_agent: &str, port: u16) -> Sender {
         let address = Some(([127, 0, 0, 1], port).into());
-        WriteClient {
+        Sender {
             address,
             user_agent: user_agent.to_owned(),
-            ..WriteClient::default()
+            ..Sender::default()
         }
     }
 
@@ -282,11 +283,11 @@ mod tests {
 
     #[test]
     fn requests_of_a_sender_are_added_up_whatever_the_port() {
-        let clients = Clients::default();
-        clients.add(MINUTE_MS, client("a", 1), &written(100));
-        clients.add(MINUTE_MS + 1, client("a", 2), &written(20));
-        clients.add(MINUTE_MS + 2, client("b", 3), &written(5));
-        let list = clients.list();
+        let senders = Senders::default();
+        senders.add(MINUTE_MS, sender("a", 1), &written(100));
+        senders.add(MINUTE_MS + 1, sender("a", 2), &written(20));
+        senders.add(MINUTE_MS + 2, sender("b", 3), &written(5));
+        let list = senders.list();
         let names: Vec<_> = list
             .iter()
             .map(|(id, stats)| (&*id.user_agent, stats.n_requests, stats.n_samples))
@@ -301,9 +302,9 @@ mod tests {
         ] {
             assert_eq!(a.samples_per_second(now_ms), expect, "{now_ms}");
         }
-        clients.add(2 * MINUTE_MS + 1, client("a", 1), &written(60));
+        senders.add(2 * MINUTE_MS + 1, sender("a", 1), &written(60));
         assert_eq!(
-            clients.list()[0]
+            senders.list()[0]
                 .1
                 .samples_per_second(2 * MINUTE_MS + 30_000),
             2.0
@@ -312,21 +313,21 @@ mod tests {
 
     #[test]
     fn the_lag_is_the_age_of_the_newest_sample() {
-        let clients = Clients::default();
+        let senders = Senders::default();
         let lag_after = |now_ms, end_ms: Option<i64>| {
             let times = end_ms.map(|end_ms| varve_model::TimeRange {
                 start_ms: 0,
                 end_ms,
             });
-            clients.add(
+            senders.add(
                 now_ms,
-                client("a", 1),
+                sender("a", 1),
                 &Ok(Written {
                     times,
                     ..Written::default()
                 }),
             );
-            clients.list()[0].1.newest_sample.map(NewestSample::lag_ms)
+            senders.list()[0].1.newest_sample.map(NewestSample::lag_ms)
         };
         assert_eq!(lag_after(5_000, None), None);
         assert_eq!(lag_after(5_000, Some(1_000)), Some(4_000));
@@ -338,41 +339,41 @@ mod tests {
         assert_eq!(
             lag_after(9_000, Some(10_000)),
             Some(0),
-            "the clock of the client is ahead"
+            "the clock of the sender is ahead"
         );
     }
 
     #[test]
     fn a_sender_vanishes_after_minutes_of_silence() {
-        let clients = Clients::default();
+        let senders = Senders::default();
         let vanished = |now_ms| {
-            clients
+            senders
                 .vanished(now_ms)
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
         };
-        clients.add(0, client("a", 1), &written(1));
-        clients.add(SILENT_MAX_MS, client("b", 1), &written(1));
+        senders.add(0, sender("a", 1), &written(1));
+        senders.add(SILENT_MAX_MS, sender("b", 1), &written(1));
         assert!(vanished(SILENT_MAX_MS).is_empty());
         assert_eq!(vanished(SILENT_MAX_MS + 1), ["127.0.0.1, user agent a"]);
         assert!(vanished(SILENT_MAX_MS + 2).is_empty(), "once");
-        clients.add(SILENT_MAX_MS + 3, client("a", 1), &written(1));
+        senders.add(SILENT_MAX_MS + 3, sender("a", 1), &written(1));
         assert_eq!(vanished(3 * SILENT_MAX_MS).len(), 2);
     }
 
     #[test]
     fn the_last_error_is_kept() {
-        let clients = Clients::default();
+        let senders = Senders::default();
         let error = WriteError::TooLarge {
             what: "body",
             size: 2,
             limit: 1,
             bound: varve_context::Limit::Other("--x"),
         };
-        clients.add(5, client("a", 1), &Err(error));
-        clients.add(6, client("a", 1), &written(1));
-        let stats = &clients.list()[0].1;
+        senders.add(5, sender("a", 1), &Err(error));
+        senders.add(6, sender("a", 1), &written(1));
+        let stats = &senders.list()[0].1;
         assert_eq!(
             (stats.n_failed, stats.n_requests, stats.last_error_ms),
             (1, 2, 5)
@@ -382,12 +383,12 @@ mod tests {
 
     #[test]
     fn the_most_silent_sender_makes_room() {
-        let clients = Clients::default();
-        for i in 0..=CLIENTS_MAX {
-            clients.add(i as i64, client(&i.to_string(), 1), &written(1));
+        let senders = Senders::default();
+        for i in 0..=SENDERS_MAX {
+            senders.add(i as i64, sender(&i.to_string(), 1), &written(1));
         }
-        let list = clients.list();
-        assert_eq!(list.len(), CLIENTS_MAX);
+        let list = senders.list();
+        assert_eq!(list.len(), SENDERS_MAX);
         assert!(list.iter().all(|(id, _)| id.user_agent != "0"));
     }
 }

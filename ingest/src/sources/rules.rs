@@ -17,7 +17,7 @@ use crate::write::{Write, Writer};
 
 /// A sample of a rule.
 #[derive(Debug, Clone)]
-pub struct RecordedSample<'a> {
+pub struct RuleSample<'a> {
     /// The series.
     pub labels: &'a Labels,
     /// Time and value.
@@ -28,7 +28,7 @@ pub struct RecordedSample<'a> {
 
 /// Whether a budget may deny the samples of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordedBudget {
+pub enum RuleBudget {
     /// The budgets of the team [`RULES_TEAM`] and of the store.
     Team,
     /// None: the caller bounds the samples.
@@ -42,54 +42,54 @@ impl Receiver {
     /// # Errors
     /// See [`WriteError`]. If a series cannot be found or created in the first round, nothing is
     /// stored. After a later error, some of the samples may be stored.
-    pub fn append_recorded(
+    pub fn append_rule_samples(
         &self,
-        samples: &[RecordedSample<'_>],
-        budget: RecordedBudget,
+        samples: &[RuleSample<'_>],
+        budget: RuleBudget,
     ) -> Result<Vec<Rejection>, WriteError> {
         let team = self.admission.budgets().team_named(RULES_TEAM);
         let size = samples.iter().map(memory_size).sum();
         let permit = match budget {
-            RecordedBudget::Team => {
-                let permit = self.admission.admit_recorded(Some(team), size)?;
+            RuleBudget::Team => {
+                let permit = self.admission.admit_rules(Some(team), size)?;
                 permit.budgets().charge_samples(team, samples.len() as u64);
                 permit
             }
-            RecordedBudget::Exempt => self.admission.admit_recorded(None, size)?,
+            RuleBudget::Exempt => self.admission.admit_rules(None, size)?,
         };
 
         let batch = self.batch_of(samples);
         let labels: Vec<&Labels> = samples.iter().map(|sample| sample.labels).collect();
-        let mut buffers = RequestBuffers::own();
+        let mut buffers = RequestBuffers::internal();
         let writer = Writer::Rules(&labels, team);
-        let mut write = Write::own(self, permit, writer, &batch, &mut buffers);
-        write.store_own()?;
-        Ok(write.settle_rules())
+        let mut write = Write::internal(self, permit, writer, &batch, &mut buffers);
+        write.store_internal()?;
+        Ok(write.finish_rules())
     }
 
     /// Returns the samples as a batch of one series each, with the keys of their routes.
-    fn batch_of(&self, samples: &[RecordedSample<'_>]) -> DecodedBatch {
+    fn batch_of(&self, samples: &[RuleSample<'_>]) -> DecodedBatch {
         let mut batch = DecodedBatch::default();
-        for recorded in samples {
+        for rule_sample in samples {
             scheduler::pause();
-            match &recorded.histogram {
-                None => batch.push_sample(recorded.sample, 0),
+            match &rule_sample.histogram {
+                None => batch.push_sample(rule_sample.sample, 0),
                 Some(histogram) => batch.histograms.push(HistogramEntry::Decoded {
-                    timestamp_ms: recorded.sample.timestamp_ms,
+                    timestamp_ms: rule_sample.sample.timestamp_ms,
                     start_ms: 0,
                     histogram: Arc::clone(histogram),
                 }),
             }
-            let packed = recorded.labels.as_packed().as_bytes();
-            batch.push_series(Span::default(), Some(self.recorded_hasher.hash(packed)));
+            let packed = rule_sample.labels.as_packed().as_bytes();
+            batch.push_series(Span::default(), Some(self.rule_hasher.hash(packed)));
         }
         batch
     }
 }
 
 /// Returns the bytes of memory of a sample on its way into the store.
-fn memory_size(recorded: &RecordedSample<'_>) -> usize {
-    let histogram_size = match &recorded.histogram {
+fn memory_size(rule_sample: &RuleSample<'_>) -> usize {
+    let histogram_size = match &rule_sample.histogram {
         None => 0,
         Some(histogram) => histogram.size(),
     };
@@ -127,7 +127,7 @@ mod tests {
         n: usize,
         timestamp_ms: i64,
         value: f64,
-        budget: RecordedBudget,
+        budget: RuleBudget,
     ) -> Vec<Rejection> {
         let labels: Vec<Labels> = (0..n).map(series).collect();
         let sample = Sample {
@@ -136,13 +136,13 @@ mod tests {
         };
         let samples: Vec<_> = labels
             .iter()
-            .map(|labels| RecordedSample {
+            .map(|labels| RuleSample {
                 labels,
                 sample,
                 histogram: None,
             })
             .collect();
-        receiver.append_recorded(&samples, budget).unwrap()
+        receiver.append_rule_samples(&samples, budget).unwrap()
     }
 
     const NOW_MS: i64 = 1_700_000_000_000;
@@ -167,7 +167,7 @@ mod tests {
             teams,
             ..Budgets::default()
         });
-        let rejected = append(&receiver, 3, NOW_MS, 1.0, RecordedBudget::Team);
+        let rejected = append(&receiver, 3, NOW_MS, 1.0, RuleBudget::Team);
         let reason = RejectionReason::RulesSeries { used: 2, limit: 2 };
         assert_eq!(rejected, [Rejection { index: 2, reason }]);
         assert_eq!(
@@ -175,10 +175,10 @@ mod tests {
             format!("series exceeds the budget of team {RULES_TEAM:?}, with 2 of 2 active")
         );
         assert!(
-            append(&receiver, 2, NOW_MS + 1, 1.0, RecordedBudget::Team).is_empty(),
+            append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(),
             "known series"
         );
-        assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RecordedBudget::Exempt).is_empty());
+        assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RuleBudget::Exempt).is_empty());
         let (_, teams) = receiver.team_stats();
         let rules = teams.iter().find(|team| &*team.name == RULES_TEAM).unwrap();
         assert_eq!((rules.use_now.active_series, rules.samples), (3, 7));
@@ -193,19 +193,19 @@ mod tests {
     fn known_series_are_cached_and_resolved_again_if_they_have_moved() {
         let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [receiver, other] = dirs.each_ref().map(receiver);
-        assert!(append(&other, 100, NOW_MS, 1.0, RecordedBudget::Team).is_empty());
+        assert!(append(&other, 100, NOW_MS, 1.0, RuleBudget::Team).is_empty());
         let stranger = other.db.find(&series(99)).unwrap();
         let labels = series(1);
         let budgets = receiver.admission.budgets();
         let scope = Scope::new(
-            &receiver.recorded_hasher,
+            &receiver.rule_hasher,
             0,
             0,
             budgets.generation(),
             budgets.team_named(RULES_TEAM),
         );
         let packed = labels.as_packed().as_bytes();
-        let key = receiver.recorded_hasher.hash(packed).under(scope);
+        let key = receiver.rule_hasher.hash(packed).under(scope);
         let mut found = Vec::new();
         let mut order = Vec::new();
         receiver
@@ -216,7 +216,7 @@ mod tests {
             .routes
             .insert(&[(key, Route::Series(stranger, Attribution::default()))]);
         for i in 0..3 {
-            assert!(append(&receiver, 3, NOW_MS + i, 1.0, RecordedBudget::Team).is_empty());
+            assert!(append(&receiver, 3, NOW_MS + i, 1.0, RuleBudget::Team).is_empty());
         }
         let stats = receiver.stats().route;
         assert_eq!(
@@ -239,12 +239,12 @@ mod tests {
     fn rejected_samples_are_reported_by_index_and_the_others_are_stored() {
         let dir = tempfile::tempdir().unwrap();
         let receiver = receiver(&dir);
-        assert!(append(&receiver, 1, NOW_MS, 1.0, RecordedBudget::Team).is_empty());
+        assert!(append(&receiver, 1, NOW_MS, 1.0, RuleBudget::Team).is_empty());
         assert!(
-            append(&receiver, 2, NOW_MS, 1.0, RecordedBudget::Team).is_empty(),
+            append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(),
             "a repetition"
         );
-        let rejected = append(&receiver, 3, NOW_MS, 2.0, RecordedBudget::Team);
+        let rejected = append(&receiver, 3, NOW_MS, 2.0, RuleBudget::Team);
         let rejected_at = |index| Rejection {
             index,
             reason: RejectionReason::Duplicate,
@@ -292,7 +292,7 @@ mod tests {
         let receiver = open();
         assert_eq!(send(&receiver, NOW_MS), 0);
         clock.jump_to(NOW_MS + AHEAD_MS);
-        assert!(append(&receiver, 1, NOW_MS + AHEAD_MS, 1.0, RecordedBudget::Team).is_empty());
+        assert!(append(&receiver, 1, NOW_MS + AHEAD_MS, 1.0, RuleBudget::Team).is_empty());
         drop(receiver);
         assert_eq!(send(&open(), NOW_MS + 1000), 0);
     }
