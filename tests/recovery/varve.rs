@@ -359,14 +359,13 @@ fn the_log_names_samples_of_unknown_series() {
     );
     server.restart(&["--storage.tsdb.shards=1"]);
     // The replay may end after the server is ready.
-    wait_until("skipped samples in the log", || {
-        server.log().contains("Skipped samples of unknown series")
+    wait_until("skipped exemplars in the log", || {
+        server.log().contains("Skipped exemplars of unknown series")
     });
     let log = server.log();
-    assert!(
-        log.contains("unknown_samples=31") && !log.contains("The WAL is damaged"),
-        "{log}"
-    );
+    assert!(log.contains("unknown_samples=30"), "{log}");
+    assert!(log.contains("unknown_exemplars=1"), "{log}");
+    assert!(!log.contains("The WAL is damaged"), "{log}");
 }
 
 /// A server continues without a block that it cannot open. A tool that prints what is left says so.

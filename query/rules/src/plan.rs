@@ -246,7 +246,7 @@ mod tests {
         let (schedule, first) = schedule();
         let ahead = first + 6 * 3600 * S;
         let lags = Lags::default();
-        for seconds in 0..600 {
+        for seconds in (0..600).rev() {
             let sent = ahead - seconds * S;
             lags.note("a", sent, (sent - 5 * S).ms(), (sent - 5 * S).ms());
         }
