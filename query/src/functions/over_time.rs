@@ -34,11 +34,13 @@ pub(super) fn min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 }
 
 pub(super) fn ts_of_max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extremum(window, |value, best| value >= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
+    extreme_index(window.values, |value, best| value >= best)
+        .map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
 pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
+    extreme_index(window.values, |value, best| value <= best)
+        .map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
 /// Number of extremes that are computed side by side: two vectors of most processors.
@@ -50,7 +52,7 @@ fn extreme_value(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> Option<f64
     let (chunks, rest) = values.as_chunks::<LANES>();
     // A short window is faster in order.
     let Some((&first, chunks)) = chunks.split_first() else {
-        return extreme_index(values, &beats).map(|idx| values[idx]);
+        return extreme_index(values, beats).map(|idx| values[idx]);
     };
     let mut lanes = first;
     let mut has_nan = first.iter().chain(rest).any(|value| value.is_nan());
@@ -61,7 +63,7 @@ fn extreme_value(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> Option<f64
         }
     }
     if has_nan {
-        return extreme_index(values, &beats).map(|idx| values[idx]);
+        return extreme_index(values, beats).map(|idx| values[idx]);
     }
     let mut extreme = lanes[0];
     for &value in lanes[1..].iter().chain(rest) {
@@ -78,12 +80,8 @@ fn extreme_value(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> Option<f64
     Some(extreme)
 }
 
-/// Returns the index of the extremum, as determined by `beats`. Any value replaces NaN.
-fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
-    extreme_index(window.values, &beats)
-}
-
-fn extreme_index(values: &[f64], beats: &impl Fn(f64, f64) -> bool) -> Option<usize> {
+/// Returns the index of the extreme value, as determined by `beats`. Any value replaces NaN.
+fn extreme_index(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
     let mut best = 0;
     for (idx, &value) in values.iter().enumerate() {
         if beats(value, values[best]) || values[best].is_nan() {
@@ -302,8 +300,8 @@ mod tests {
             let greater = |value: f64, best: f64| value > best;
             let less = |value: f64, best: f64| value < best;
             let in_order = |idx: usize| values[idx].to_bits();
-            prop_assert_eq!(extreme_value(&values, greater).map(f64::to_bits), extreme_index(&values, &greater).map(in_order));
-            prop_assert_eq!(extreme_value(&values, less).map(f64::to_bits), extreme_index(&values, &less).map(in_order));
+            prop_assert_eq!(extreme_value(&values, greater).map(f64::to_bits), extreme_index(&values, greater).map(in_order));
+            prop_assert_eq!(extreme_value(&values, less).map(f64::to_bits), extreme_index(&values, less).map(in_order));
         }
     }
 
