@@ -5,7 +5,7 @@
 //! one size. The first piece grows by doubling, so that small columns stay small. After that,
 //! growing adds a piece and moves nothing.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 /// A growing array.
 #[derive(Debug)]
@@ -84,6 +84,21 @@ impl<T> Column<T> {
     /// Iterates over all values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
+    }
+
+    /// Iterates over the values at `range`, as far as they exist, in slices.
+    pub fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[T]> {
+        let end = range.end.min(self.len);
+        let mut next = range.start;
+        std::iter::from_fn(move || {
+            if next >= end {
+                return None;
+            }
+            let rest = &self.pieces[next / Self::PIECE_LEN][next % Self::PIECE_LEN..];
+            let slice = &rest[..rest.len().min(end - next)];
+            next += slice.len();
+            Some(slice)
+        })
     }
 
     /// Iterates mutably over all values.
@@ -168,6 +183,21 @@ mod tests {
             }
             assert!(column.iter_mut().map(|value| *value).eq(1..=len as u64));
         }
+    }
+
+    #[test]
+    fn slices_have_the_values_of_a_range() {
+        let n = Column::<u64>::PIECE_LEN;
+        let column: Column<u64> = (0..3 * n as u64 + 7).collect();
+        let ends = [0, 1, 7, n - 1, n, n + 1, 3 * n, 3 * n + 7, 4 * n];
+        for start in ends {
+            for end in ends {
+                let values: Vec<u64> = column.slices(start..end).flatten().copied().collect();
+                let expect = start as u64..(end as u64).min(column.len() as u64);
+                assert!(values.into_iter().eq(expect), "{start} {end}");
+            }
+        }
+        assert_eq!(Column::<u64>::default().slices(0..9).count(), 0);
     }
 
     #[test]

@@ -88,6 +88,20 @@ pub(crate) fn select(
     Ok(found.series.unwrap_or_else(|| terms.all()))
 }
 
+/// Returns the series of `set` that pass all matchers.
+///
+/// # Errors
+/// The errors of [`select`].
+pub(crate) fn select_in(
+    ctx: &QueryContext,
+    terms: &mut impl Terms,
+    matchers: &[Matcher],
+    set: RoaringBitmap,
+) -> Result<RoaringBitmap> {
+    let found = narrow(ctx, terms, matchers, u64::MAX, Some(set))?;
+    Ok(found.series.unwrap_or_default())
+}
+
 /// Returns the series that may pass all matchers. Postpones the matchers that more than `n_many`
 /// series pass, or that drop some of that many, if finding these series visits values.
 ///
@@ -98,6 +112,17 @@ pub(crate) fn candidates<'a>(
     terms: &mut impl Terms,
     matchers: &'a [Matcher],
     n_many: u64,
+) -> Result<Candidates<'a>> {
+    narrow(ctx, terms, matchers, n_many, None)
+}
+
+/// Returns the candidates of `selected`, or of all series if it is `None`, as [`candidates`] does.
+fn narrow<'a>(
+    ctx: &QueryContext,
+    terms: &mut impl Terms,
+    matchers: &'a [Matcher],
+    n_many: u64,
+    mut selected: Option<RoaringBitmap>,
 ) -> Result<Candidates<'a>> {
     ctx.check()?;
     let mut charge = ctx.charge();
@@ -111,7 +136,6 @@ pub(crate) fn candidates<'a>(
         ordered.push((rank(terms, matcher, &named)?, matcher, named));
     }
     ordered.sort_by_key(|(rank, ..)| *rank);
-    let mut selected = None;
     let mut postponed = Vec::new();
     for (_, matcher, named) in ordered {
         if selected.as_ref().is_some_and(RoaringBitmap::is_empty) {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use roaring::RoaringBitmap;
 
 use super::slot_bits::SlotBits;
+use super::slot_ranges::SlotRanges;
 
 /// A set of slots.
 #[derive(Debug, Default)]
@@ -104,8 +105,9 @@ impl SlotSet {
 
     /// Adds the slots to `bits`.
     pub(super) fn add_to(&self, bits: &mut SlotBits) {
-        for slot in &self.bitmap {
-            bits.insert(slot);
+        let mut ranges = SlotRanges::of(&self.bitmap);
+        while let Some(slots) = ranges.next(usize::MAX) {
+            bits.insert_range(slots);
         }
         bits.insert_range(self.newest.clone());
     }

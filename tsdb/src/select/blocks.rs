@@ -4,10 +4,11 @@
 //! [`Labels`] is created only for a returned series. If no labels are needed, the index is not
 //! read. Samples are decoded on demand.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
-use varve_context::QueryContext;
+use varve_context::{Charge, QueryContext};
 use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
@@ -19,7 +20,7 @@ pub(super) struct BlockStream {
     reads: Arc<BlockReads>,
     cursor: SeriesCursor,
     /// The series after the current one.
-    ordinals: roaring::bitmap::IntoIter,
+    ordinals: Ordinals,
     /// The current series.
     current: Option<u32>,
     /// `true` if every series of the block has samples in the range.
@@ -38,6 +39,27 @@ enum RequestedLabels {
     None,
 }
 
+/// The ordinals of the series that pass all matchers.
+///
+/// If only the first ones are needed, they are found in one window of the block after the other, as
+/// they are read. Series of a block are in label order, so most of them are never looked at.
+pub(super) struct Ordinals {
+    found: roaring::bitmap::IntoIter,
+    /// The windows that were not searched yet.
+    rest: Range<u32>,
+    /// The size of the next window.
+    window: u32,
+    /// For the other windows; empty if there are none.
+    matchers: Vec<Matcher>,
+    charge: Charge,
+}
+
+/// Minimum size of the first window.
+const WINDOW_MIN: u32 = if cfg!(test) { 8 } else { 1 << 12 };
+/// Each window is this many times as large as the one before it. Lists of series are decoded from
+/// their beginning for each window.
+const WINDOW_GROWTH: u32 = 64;
+
 /// A block with read caches, one per concurrent reader.
 #[derive(Debug)]
 pub(super) struct BlockReads {
@@ -53,12 +75,11 @@ pub(super) struct BlockReads {
 
 impl BlockStream {
     /// Creates a stream positioned before the first series.
-    pub(super) fn new(reads: BlockReads, ordinals: RoaringBitmap, range: TimeRange) -> Self {
+    pub(super) fn new(reads: BlockReads, ordinals: Ordinals, range: TimeRange) -> Self {
         let stored = &reads.stored;
         let is_block_in_range = range.covers(stored.meta().range);
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(reads.ctx.charge());
-        let ordinals = ordinals.into_iter();
         let handed_out = Labels::empty();
         Self {
             reads: Arc::new(reads),
@@ -81,16 +102,16 @@ impl BlockStream {
         Ok(())
     }
 
-    /// Returns the number of remaining series.
+    /// Returns an upper bound for the number of remaining series.
     pub(super) fn len(&self) -> u64 {
-        self.ordinals.len() as u64 + u64::from(self.current.is_some())
+        self.ordinals.len_max() + u64::from(self.current.is_some())
     }
 
     /// Advances to the next series with samples in the range. Checks the context of the selection
     /// while it searches for samples.
     pub(super) fn advance(&mut self, range: TimeRange) -> Result<()> {
         self.current = None;
-        while let Some(ordinal) = self.ordinals.next() {
+        while let Some(ordinal) = self.ordinals.next(&self.reads)? {
             if self.has_samples(ordinal, range)? {
                 self.make_labels(ordinal)?;
                 self.current = Some(ordinal);
@@ -165,6 +186,71 @@ impl BlockStream {
             }
         }
         Ok(false)
+    }
+}
+
+impl Ordinals {
+    /// Finds the series of a block that pass all matchers, or the first of them, if only `n_first`
+    /// series are needed.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit, and errors of reading the block.
+    pub(super) fn new(reads: &BlockReads, matchers: &[Matcher], n_first: usize) -> Result<Self> {
+        let index = &reads.stored.block.index;
+        let n_series = index.n_series;
+        let window = u32::try_from(n_first).unwrap_or(u32::MAX).max(WINDOW_MIN);
+        let mut ordinals = Self {
+            found: RoaringBitmap::new().into_iter(),
+            rest: 0..0,
+            window,
+            matchers: Vec::new(),
+            charge: reads.ctx.charge(),
+        };
+        if window >= n_series || index.selects_few(matchers)? {
+            let found = reads.select(matchers)?;
+            ordinals.charge.grow(found.serialized_size())?;
+            ordinals.found = found.into_iter();
+        } else {
+            ordinals.matchers = matchers.to_vec();
+            ordinals.rest = 0..n_series;
+        }
+        Ok(ordinals)
+    }
+
+    /// Returns `true` if it is known that no series passes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.len() == 0 && self.rest.is_empty()
+    }
+
+    /// Returns an upper bound for the number of remaining series.
+    fn len_max(&self) -> u64 {
+        (self.found.len() + self.rest.len()) as u64
+    }
+
+    /// Returns the next ordinal.
+    fn next(&mut self, reads: &BlockReads) -> Result<Option<u32>> {
+        loop {
+            if let Some(ordinal) = self.found.next() {
+                return Ok(Some(ordinal));
+            }
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            self.search_window(reads)?;
+        }
+    }
+
+    fn search_window(&mut self, reads: &BlockReads) -> Result<()> {
+        let start = self.rest.start;
+        let end = self.rest.end.min(start.saturating_add(self.window));
+        let index = &reads.stored.block.index;
+        let found = index.select_in(&reads.ctx, &self.matchers, start..end)?;
+        self.charge.shrink(self.charge.size());
+        self.charge.grow(found.serialized_size())?;
+        self.found = found.into_iter();
+        self.rest.start = end;
+        self.window = self.window.saturating_mul(WINDOW_GROWTH);
+        Ok(())
     }
 }
 

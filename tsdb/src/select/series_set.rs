@@ -263,12 +263,16 @@ fn open_sources(
     drop(open_read);
     drop(list_reader);
 
+    let n_first = match need {
+        Need::FirstLabels(n_first) => n_first,
+        Need::Samples | Need::Newest | Need::Labels => usize::MAX,
+    };
     let mut sources = Sources::default();
     let ranges: Vec<_> = blocks.iter().map(|stored| stored.meta().range).collect();
     for idx in reading_order(&ranges) {
         if ranges[idx].overlaps(range) {
             let block = BlockReads::new(ctx, &blocks[idx], hints.skip_values);
-            sources.add_block(block, matchers, range, charge)?;
+            sources.add_block(block, matchers, range, n_first)?;
         }
     }
     if let Some((heads, reads)) = heads {

@@ -1,9 +1,9 @@
 //! The streams that a selection merges: the series of all heads, and those of each block.
 
-use varve_context::{Charge, QueryContext};
+use varve_context::QueryContext;
 use varve_model::{Labels, Matcher, TimeRange};
 
-use super::blocks::{BlockReads, BlockStream};
+use super::blocks::{BlockReads, BlockStream, Ordinals};
 use super::heads::{HeadReads, HeadStream};
 use super::selection::Place;
 use super::series::StreamReads;
@@ -25,7 +25,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Adds the series of a block that pass all matchers, if there are any.
+    /// Adds the series of a block that pass all matchers, if there may be any. Only the first
+    /// `n_first` are needed.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit, and errors of reading the block.
@@ -34,11 +35,10 @@ impl Sources {
         block: BlockReads,
         matchers: &[Matcher],
         range: TimeRange,
-        charge: &mut Charge,
+        n_first: usize,
     ) -> Result<()> {
-        let ordinals = block.select(matchers)?;
+        let ordinals = Ordinals::new(&block, matchers, n_first)?;
         if !ordinals.is_empty() {
-            charge.grow(ordinals.serialized_size())?;
             let stream = BlockStream::new(block, ordinals, range);
             self.reads.push(StreamReads::Block(stream.reads()));
             self.streams.push(Stream::Block(Box::new(stream)));

@@ -376,15 +376,30 @@ impl PostingsCursor {
             .step(|src| take_list(src).map(|list| list.size()))
     }
 
-    /// Adds the series of a symbol to `set`.
+    /// Adds the series of a symbol to `set`, as far as they are in `window`.
     ///
     /// # Errors
     /// The errors of [`PostingsCursor::visit`].
-    pub(super) fn unite(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
+    pub(super) fn unite(
+        &mut self,
+        symbol: Symbol,
+        window: &Range<u32>,
+        set: &mut RoaringBitmap,
+    ) -> Result<()> {
+        let is_whole = *window == (0..self.n_series);
         self.visit(symbol, |part| {
             match part {
-                Part::Run(run) => insert(set, run),
-                Part::Set(list) => *set |= list,
+                Part::Run(run) if run.start >= window.end => return ControlFlow::Break(()),
+                Part::Run(run) if run.end <= window.start => {}
+                Part::Run(run) => {
+                    insert(set, run.start.max(window.start)..run.end.min(window.end));
+                }
+                Part::Set(list) if is_whole => *set |= list,
+                Part::Set(mut list) => {
+                    list.remove_range(..window.start);
+                    list.remove_range(window.end..);
+                    *set |= list;
+                }
             }
             ControlFlow::Continue(())
         })

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
-use varve_model::Matcher;
+use varve_model::{MatchOp, Matcher};
 
 use super::dictionary::DictionaryCursor;
 use super::labels::is_cheaper_by_series;
@@ -15,7 +15,11 @@ use super::series::SeriesCursor;
 use crate::block::page::Access;
 use crate::block::symbol::Symbol;
 use crate::error::Result;
-use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select};
+use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select, select_in};
+
+/// If a matcher by equality has a list of at most this many bytes, all its series are found at
+/// once.
+const SHORT_LIST_SIZE: u64 = 4 << 10;
 
 impl Index {
     /// Returns the ordinals of the series that pass all matchers.
@@ -23,19 +27,58 @@ impl Index {
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit; the errors of [`Index::open`].
     pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        let postings = self.postings_cursor(Access::Cached);
-        let mut terms = BlockTerms {
+        select(ctx, &mut self.terms(0..self.n_series), matchers)
+    }
+
+    /// Returns the ordinals in `window`, which is not empty, of the series that pass all matchers.
+    ///
+    /// # Errors
+    /// The errors of [`Index::select`].
+    pub(crate) fn select_in(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        window: Range<u32>,
+    ) -> Result<RoaringBitmap> {
+        let mut terms = self.terms(window);
+        let all = terms.all();
+        select_in(ctx, &mut terms, matchers, all)
+    }
+
+    /// Returns `true` if a matcher has so few series that finding all series that pass costs about
+    /// as much as finding the first ones.
+    ///
+    /// # Errors
+    /// The errors of [`Index::open`].
+    pub(crate) fn selects_few(&self, matchers: &[Matcher]) -> Result<bool> {
+        let mut terms = self.terms(0..self.n_series);
+        for matcher in matchers {
+            if matcher.op() == MatchOp::Equal
+                && !matcher.matches_empty()
+                && terms.weight(matcher.name(), matcher.value())? <= SHORT_LIST_SIZE
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the terms with the series in `window` only.
+    fn terms(&self, window: Range<u32>) -> BlockTerms<'_> {
+        BlockTerms {
             index: self,
-            postings,
+            window,
+            postings: self.postings_cursor(Access::Cached),
             weighed: Vec::new(),
-        };
-        select(ctx, &mut terms, matchers)
+        }
     }
 }
 
 /// The label values and series of an index, on which matchers are evaluated.
 struct BlockTerms<'a> {
     index: &'a Index,
+    /// The ordinals of the series. The index may have others.
+    window: Range<u32>,
     postings: PostingsCursor,
     /// The values whose cost was requested, at most one per matcher.
     weighed: Vec<Weighed>,
@@ -84,16 +127,18 @@ impl BlockTerms<'_> {
 
 impl Terms for BlockTerms<'_> {
     fn all(&self) -> RoaringBitmap {
-        self.index.all()
+        let mut all = RoaringBitmap::new();
+        all.insert_range(self.window.clone());
+        all
     }
 
     fn n_series(&self) -> u64 {
-        self.index.n_series.into()
+        self.window.len() as u64
     }
 
     fn unite(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
         match self.find(name, value)? {
-            Some(symbol) => self.postings.unite(symbol, set),
+            Some(symbol) => self.postings.unite(symbol, &self.window, set),
             None => Ok(()),
         }
     }
@@ -148,7 +193,7 @@ impl Terms for BlockTerms<'_> {
                 break;
             }
             if passes(value)? {
-                self.postings.unite(symbol, set)?;
+                self.postings.unite(symbol, &self.window, set)?;
             }
             next = cursor.next()?;
         }

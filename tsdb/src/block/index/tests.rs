@@ -152,6 +152,14 @@ fn check(written: &Written, matchers: &[Matcher]) {
         .collect();
     let selected = index.select(&QueryContext::unbounded(), matchers).unwrap();
     assert_eq!(selected, expected, "{matchers:?}");
+    for start in (0..index.n_series).step_by(7) {
+        let window = start..(start + 20).min(index.n_series);
+        let found = index.select_in(&QueryContext::unbounded(), matchers, window.clone());
+        let mut among = selected.clone();
+        among.remove_range(..window.start);
+        among.remove_range(window.end..);
+        assert_eq!(found.unwrap(), among, "{matchers:?} {window:?}");
+    }
 
     let every: RoaringBitmap = (0..index.n_series).collect();
     for (ordinals, among) in [(Some(&selected), &expected), (None, &every)] {

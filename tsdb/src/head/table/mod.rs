@@ -39,7 +39,7 @@ pub(in crate::head) struct Table {
     rows: Column<Row>,
     /// Ranks by slot: positions in label order among the ranked series of all heads. See
     /// `label_order`.
-    ranks: Column<u32>,
+    pub(in crate::head) ranks: Column<u32>,
     /// The number of the ranking that `ranks` come from.
     ranking: u64,
     /// Generation of slots added at the end: the highest generation of any removed series.
