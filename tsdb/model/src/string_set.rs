@@ -9,8 +9,11 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_context::{Charge, QueryContext, Result};
 
 /// Memory of an entry besides its string: its end, its position in a table that may be half empty,
-/// and its position in the sorted order.
-const ENTRY_SIZE: usize = 2 * size_of::<usize>() + 2 * (size_of::<usize>() + 1) + size_of::<&str>();
+/// its position in the sorted order, and a second one while it is sorted.
+const ENTRY_SIZE: usize =
+    2 * size_of::<usize>() + 2 * (size_of::<usize>() + 1) + 2 * size_of::<&str>();
+/// Number of entries that are charged at first.
+const CHARGED_MIN: usize = 8;
 /// Initial capacity in bytes.
 const SIZE_MIN: usize = 1 << 10;
 
@@ -24,11 +27,20 @@ pub struct StringSet {
     places: HashTable<usize>,
     hasher: DefaultHashBuilder,
     charge: Charge,
+    /// Number of entries that are charged.
+    n_charged: usize,
     /// Only so many strings are needed, the first ones in order.
     n_first: usize,
     /// `true` if the string at place `n_first - 1` is the last one that is needed. Later ones are
     /// not added.
     has_last: bool,
+}
+
+/// Adds strings in ascending order to a set, until it needs no further ones.
+#[derive(Debug)]
+pub struct Ascending<'a> {
+    set: &'a mut StringSet,
+    n_left: usize,
 }
 
 impl StringSet {
@@ -46,8 +58,23 @@ impl StringSet {
             places: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             charge: ctx.charge(),
+            n_charged: 0,
             n_first: n_first.max(1),
             has_last: false,
+        }
+    }
+
+    /// Returns the number of strings that are needed, the first ones in order.
+    #[must_use]
+    pub fn n_first(&self) -> usize {
+        self.n_first
+    }
+
+    /// Begins to add strings in ascending order.
+    pub fn ascending(&mut self) -> Ascending<'_> {
+        Ascending {
+            n_left: self.n_first,
+            set: self,
         }
     }
 
@@ -62,7 +89,8 @@ impl StringSet {
     /// # Errors
     /// If the request exceeds its memory limit.
     pub fn insert(&mut self, text: &str) -> Result<()> {
-        if !self.wants(text) || self.contains(text) {
+        let hash = self.hasher.hash_one(text);
+        if !self.wants(text) || self.find(hash, text) {
             return Ok(());
         }
         if self.len() >= self.n_first.saturating_mul(2) {
@@ -71,7 +99,6 @@ impl StringSet {
                 return Ok(());
             }
         }
-        let hash = self.hasher.hash_one(text);
         self.make_room(text.len())?;
         let place = self.ends.len();
         self.all.push_str(text);
@@ -110,7 +137,9 @@ impl StringSet {
         self.all = kept;
         self.ends = kept_ends;
         self.charge.shrink(size);
-        self.charge.shrink((n_before - self.n_first) * ENTRY_SIZE);
+        self.charge
+            .shrink((self.n_charged - self.n_first) * ENTRY_SIZE);
+        self.n_charged = self.n_first;
 
         let Self {
             all,
@@ -129,11 +158,15 @@ impl StringSet {
         Ok(())
     }
 
-    /// Charges one more string before memory is allocated. The buffer doubles when it grows, as the
-    /// lists do.
+    /// Charges one more string before memory is allocated. The buffer and the number of charged
+    /// entries double when they grow, as the lists do.
     fn make_room(&mut self, size: usize) -> Result<()> {
         // Strings of a head are added under its lock, where waiting is not allowed.
-        self.charge.grow_without_waiting(ENTRY_SIZE)?;
+        if self.len() == self.n_charged {
+            let n_more = self.n_charged.max(CHARGED_MIN);
+            self.charge.grow_without_waiting(n_more * ENTRY_SIZE)?;
+            self.n_charged += n_more;
+        }
         let needed = self.all.len() + size;
         if needed > self.all.capacity() {
             let grown = needed.max(2 * self.all.capacity()).max(SIZE_MIN);
@@ -155,7 +188,10 @@ impl StringSet {
     /// Returns `true` if the set contains a string.
     #[must_use]
     pub fn contains(&self, text: &str) -> bool {
-        let hash = self.hasher.hash_one(text);
+        self.find(self.hasher.hash_one(text), text)
+    }
+
+    fn find(&self, hash: u64, text: &str) -> bool {
         self.places
             .find(hash, |&place| text_at(&self.all, &self.ends, place) == text)
             .is_some()
@@ -178,8 +214,32 @@ impl StringSet {
         let mut sorted: Vec<_> = (0..self.len())
             .map(|place| text_at(&self.all, &self.ends, place))
             .collect();
-        sorted.sort_unstable();
+        // Stable, because that merges the ascending strings of a few sources without sorting them.
+        sorted.sort();
         sorted.into_iter()
+    }
+}
+
+impl Ascending<'_> {
+    /// Returns `true` if no further strings are needed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.n_left == 0
+    }
+
+    /// Returns `false` if neither this string nor later ones need be added.
+    #[must_use]
+    pub fn needs(&self, text: &str) -> bool {
+        !self.is_full() && self.set.wants(text)
+    }
+
+    /// Adds a string after the previous one.
+    ///
+    /// # Errors
+    /// If the request exceeds its memory limit.
+    pub fn insert(&mut self, text: &str) -> Result<()> {
+        self.n_left = self.n_left.saturating_sub(1);
+        self.set.insert(text)
     }
 }
 
@@ -230,6 +290,30 @@ mod tests {
             }
             drop(kept);
             prop_assert_eq!(memory.used(), 0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_strings_of_ascending_sources_are_kept(
+            sources in proptest::collection::vec(proptest::collection::btree_set("[a-cé]{0,3}", 0..30), 1..5),
+            n_first in 1..20_usize,
+        ) {
+            let mut kept = StringSet::of_first(&QueryContext::unbounded(), n_first);
+            for source in &sources {
+                let mut strings = kept.ascending();
+                let mut n_added = 0;
+                for text in source {
+                    if !strings.needs(text) {
+                        break;
+                    }
+                    strings.insert(text).unwrap();
+                    n_added += 1;
+                }
+                prop_assert!(n_added <= n_first);
+            }
+            let model: BTreeSet<_> = sources.iter().flatten().map(String::as_str).collect();
+            prop_assert!(kept.iter().take(n_first).eq(model.into_iter().take(n_first)));
         }
     }
 

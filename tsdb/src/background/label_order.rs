@@ -1,5 +1,5 @@
 //! Ranks new series in label order in the background, once queries sort them and series creation
-//! has slowed down.
+//! has slowed down. Sorts the label values then, too.
 //!
 //! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as
 //! strings, in every selection. A flush ranks all series; after a start, or after many series were
@@ -34,8 +34,9 @@ pub(crate) struct LabelOrder {
 }
 
 impl LabelOrder {
-    /// Ranks all series if many have no rank, few are new, and queries have sorted some of them or
-    /// [`QUIET_CHECKS`] checks have passed. Does nothing while a flush is running.
+    /// Ranks all series and sorts label values if many series have no rank, few are new, and queries
+    /// have sorted some of them or [`QUIET_CHECKS`] checks have passed. Does nothing while a flush is
+    /// running.
     ///
     /// # Errors
     /// The errors of [`Store::rank_series`].
@@ -62,6 +63,10 @@ impl LabelOrder {
         if self.n_quiet > QUIET_CHECKS || self.n_quiet > 0 && n_sorted >= n_unranked / SORTED_SHARE
         {
             store.rank_series(&mut flushing)?;
+            // No flush is running, which is what evicts series.
+            for shard in &store.shards {
+                shard.sort_label_values();
+            }
             *self = Self::default();
         }
         Ok(())

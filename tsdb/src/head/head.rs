@@ -16,7 +16,7 @@ use super::samples::Samples;
 use super::table::{NewSeries, SlotRef, Table};
 use crate::batch::SeriesRef;
 use crate::error::Result;
-use crate::index::{Candidates, LabelCounts, Pair, SlotLabels, SymbolId};
+use crate::index::{Candidates, LabelCounts, Pair, SymbolId, passes};
 
 /// Number of slots that a walk over all series visits per acquisition of the lock.
 pub(super) const STEP: usize = 512;
@@ -326,15 +326,7 @@ impl Head {
         slot: u32,
         matchers: &[&Matcher],
     ) -> Result<bool> {
-        for matcher in matchers {
-            let name = self.table.symbols.find(matcher.name());
-            let value = name.and_then(|name| self.table.value(slot, name));
-            let text = value.map_or("", |value| self.symbol(value));
-            if !matcher.matches_in(ctx, text)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        passes(ctx, &self.table.symbols, &self.table, slot, matchers)
     }
 
     /// Returns an upper bound for the series that pass all matchers, without looking at them.
@@ -360,11 +352,10 @@ impl Head {
         matchers: &[Matcher],
         names: &mut StringSet,
     ) -> Result<()> {
-        let slots = self.select_some(ctx, matchers)?;
-        let slots = slots.as_ref().map(|slots| (slots, &self.table));
-        self.table
+        let table = &self.table;
+        table
             .index
-            .label_names(ctx, &self.table.symbols, slots, names)
+            .label_names(ctx, &table.symbols, table, matchers, names)
     }
 
     /// Adds the values of a label of matching series (or all) to `values`.
@@ -378,11 +369,10 @@ impl Head {
         matchers: &[Matcher],
         values: &mut StringSet,
     ) -> Result<()> {
-        let slots = self.select_some(ctx, matchers)?;
-        let slots = slots.as_ref().map(|slots| (slots, &self.table));
-        self.table
+        let table = &self.table;
+        table
             .index
-            .label_values(ctx, &self.table.symbols, name, slots, values)
+            .label_values(ctx, &table.symbols, table, name, matchers, values)
     }
 
     /// Counts the series of each value of a label.
@@ -426,22 +416,5 @@ impl Head {
     /// sorted as strings.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         self.table.index.set_order(name, ordered);
-    }
-
-    fn select_some(
-        &self,
-        ctx: &QueryContext,
-        matchers: &[Matcher],
-    ) -> Result<Option<RoaringBitmap>> {
-        if matchers.is_empty() {
-            return Ok(None);
-        }
-        let slots = self.select(ctx, matchers)?;
-        ctx.count_series(slots.len())?;
-        // Fast path: the matchers keep all series.
-        if slots.len() == self.len() as u64 {
-            return Ok(None);
-        }
-        Ok(Some(slots))
     }
 }

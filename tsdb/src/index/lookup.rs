@@ -1,6 +1,6 @@
-//! Finds the series that match, and the label names and values of series.
+//! The postings of all labels: adding series, and looking up the series of values.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
 use super::postings::{Postings, Values};
@@ -8,7 +8,7 @@ use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
 use varve_context::{CHECK_INTERVAL, QueryContext};
-use varve_model::{MatchOp, Matcher, StringSet};
+use varve_model::{MatchOp, Matcher};
 
 use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
@@ -154,73 +154,6 @@ impl Index {
         self.values(symbols, name).is_some()
     }
 
-    /// Adds the names of the labels that series in `slots` (or any series) have to `names`.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn label_names(
-        &self,
-        ctx: &QueryContext,
-        symbols: &Symbols,
-        slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
-        names: &mut StringSet,
-    ) -> Result<()> {
-        if let Some((slots, labels)) = slots
-            && slots.len() < self.names.values().map(|values| values.len() as u64).sum()
-        {
-            return names_of(ctx, symbols, slots, labels, names);
-        }
-        // Names have many postings, of which all may be read if only some series are asked for.
-        let interval = if slots.is_some() { 1 } else { CHECK_INTERVAL };
-        for (i, (&name, values)) in self.names.iter().enumerate() {
-            ctx.check_every(interval, i)?;
-            let text = symbols.resolve(name);
-            let is_found = names.wants(text)
-                && slots.is_none_or(|(slots, _)| {
-                    values
-                        .iter()
-                        .any(|(_, postings)| postings.intersects(slots))
-                });
-            if is_found {
-                names.insert(text)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the values that series in `slots` (or any series) have for a label to `values`.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn label_values(
-        &self,
-        ctx: &QueryContext,
-        symbols: &Symbols,
-        name: &str,
-        slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
-        values: &mut StringSet,
-    ) -> Result<()> {
-        let Some(name) = symbols.find(name) else {
-            return Ok(());
-        };
-        let Some(all) = self.names.get(&name) else {
-            return Ok(());
-        };
-        if let Some((slots, labels)) = slots
-            && is_cheaper_by_series(slots, all)
-        {
-            return values_of(ctx, symbols, name, slots, labels, values);
-        }
-        for (i, (value, postings)) in all.iter().enumerate() {
-            ctx.check_every(CHECK_INTERVAL, i)?;
-            let text = symbols.resolve(value);
-            if values.wants(text) && slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
-                values.insert(text)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Calls `each` with every value of a label and the slots of its series.
     pub(crate) fn for_each_value(
         &self,
@@ -261,56 +194,6 @@ impl Index {
     }
 }
 
-/// Returns `true` if reading the labels of series is cheaper than reading the series of values.
-fn is_cheaper_by_series(slots: &RoaringBitmap, values: &Values) -> bool {
-    slots.len() < values.len() as u64
-}
-
-/// Adds the names of the labels of series, list by list: most series share their list.
-fn names_of(
-    ctx: &QueryContext,
-    symbols: &Symbols,
-    slots: &RoaringBitmap,
-    labels: &impl SlotLabels,
-    names: &mut StringSet,
-) -> Result<()> {
-    let mut seen = HashSet::new();
-    for (i, slot) in slots.iter().enumerate() {
-        ctx.check_every(CHECK_INTERVAL, i)?;
-        let (list, list_names) = labels.names(slot);
-        if seen.insert(list) {
-            for &name in list_names {
-                names.insert(symbols.resolve(name))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Adds the values of series for a label.
-fn values_of(
-    ctx: &QueryContext,
-    symbols: &Symbols,
-    name: SymbolId,
-    slots: &RoaringBitmap,
-    labels: &impl SlotLabels,
-    values: &mut StringSet,
-) -> Result<()> {
-    let mut last = None;
-    for (i, slot) in slots.iter().enumerate() {
-        ctx.check_every(CHECK_INTERVAL, i)?;
-        let value = labels.value(slot, name);
-        // Neighbors often share a value.
-        if value != last {
-            if let Some(value) = value {
-                values.insert(symbols.resolve(value))?;
-            }
-            last = value;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::head_terms::HeadTerms;
@@ -318,10 +201,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use varve_model::StringSet;
 
-    const VALUES: [&str; 5] = ["", "a", "b", "ab", "c"];
-    const PATTERNS: [&str; 11] = [
-        "a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|",
+    const VALUES: [&str; 12] = [
+        "", "a", "b", "ab", "c", "aa", "aab", "abc", "ba", "bb", "bc", "cab",
+    ];
+    const PATTERNS: [&str; 13] = [
+        "a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|", ".*c", "[^c]+",
     ];
 
     /// The inserted labels.
@@ -436,8 +322,8 @@ mod tests {
         /// The index selects the same series as a scan of all series.
         #[test]
         fn index_and_scan_agree(
-            series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..40),
-            matchers in proptest::collection::vec(matcher(), 0..4), n_ordered in 0..40_usize,
+            series in proptest::collection::vec((0..VALUES.len(), 0..VALUES.len()), 0..80),
+            matchers in proptest::collection::vec(matcher(), 0..4), n_ordered in 0..80_usize,
         ) {
             let mut symbols = Symbols::new(0);
             let mut index = Index::default();
@@ -460,15 +346,20 @@ mod tests {
             let slots = index.select(&ctx, &symbols, &rows, &matchers).unwrap();
             prop_assert_eq!(slots.iter().map(|slot| slot as usize).collect::<Vec<_>>(), expected.clone());
 
-            let mut values = StringSet::new(&ctx);
-            index.label_values(&ctx, &symbols, "x", Some((&slots, &rows)), &mut values).unwrap();
-            let by_scan: BTreeSet<_> = expected.iter().map(|&i| value(i, "x")).filter(|v| !v.is_empty()).collect();
-            prop_assert!(values.iter().eq(by_scan));
+            for n_first in [1, 2, 3, usize::MAX] {
+                for name in ["x", "y", "absent"] {
+                    let mut values = StringSet::of_first(&ctx, n_first);
+                    index.label_values(&ctx, &symbols, &rows, name, &matchers, &mut values).unwrap();
+                    let by_scan: BTreeSet<_> = expected.iter().map(|&i| value(i, name)).filter(|v| !v.is_empty()).collect();
+                    prop_assert!(values.iter().take(n_first).eq(by_scan.iter().copied().take(n_first)));
+                    prop_assert!(values.iter().all(|value| by_scan.contains(value)));
+                }
 
-            let mut names = StringSet::new(&ctx);
-            index.label_names(&ctx, &symbols, Some((&slots, &rows)), &mut names).unwrap();
-            let by_scan = ["x", "y"].into_iter().filter(|n| expected.iter().any(|&i| !value(i, n).is_empty()));
-            prop_assert!(names.iter().eq(by_scan));
+                let mut names = StringSet::of_first(&ctx, n_first);
+                index.label_names(&ctx, &symbols, &rows, &matchers, &mut names).unwrap();
+                let by_scan = ["x", "y"].into_iter().filter(|n| expected.iter().any(|&i| !value(i, n).is_empty()));
+                prop_assert!(names.iter().take(n_first).eq(by_scan.take(n_first)));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 mod bulk;
 mod head_terms;
 mod label_counts;
+mod label_lists;
 mod lookup;
 mod postings;
 mod remove;
@@ -20,6 +21,7 @@ mod value_order;
 
 pub(crate) use bulk::LabelBuilder;
 pub(crate) use label_counts::LabelCounts;
+pub(crate) use label_lists::passes;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;
 pub(crate) use select::{Candidates, TERMS_PER_CHECK, Terms, ValueTest, select, select_in};

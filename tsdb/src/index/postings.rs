@@ -327,6 +327,16 @@ impl Postings<'_> {
         }
     }
 
+    /// Iterates over the slots in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        let (listed, bitmap) = match self {
+            Self::One(slot) => (std::slice::from_ref(slot), None),
+            Self::Few(slots) => (*slots, None),
+            Self::Bitmap(bitmap) => (&[][..], Some(bitmap.iter())),
+        };
+        listed.iter().copied().chain(bitmap.into_iter().flatten())
+    }
+
     /// Adds the slots to `set`.
     pub(crate) fn union_into(&self, set: &mut RoaringBitmap) {
         match self {
@@ -421,6 +431,7 @@ mod tests {
                 };
                 let slots = &model[&value];
                 prop_assert_eq!(postings.len(), slots.len() as u64);
+                prop_assert!(postings.iter().eq(slots.iter().copied()));
                 let mut union = bitmap(&other);
                 let mut both = bitmap(&other);
                 postings.union_into(&mut union);

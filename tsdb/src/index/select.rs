@@ -74,6 +74,16 @@ pub(crate) struct Candidates<'a> {
     pub(crate) postponed: Vec<&'a Matcher>,
 }
 
+impl Candidates<'_> {
+    /// Returns all series.
+    pub(super) fn all() -> Self {
+        Self {
+            series: None,
+            postponed: Vec::new(),
+        }
+    }
+}
+
 /// Returns the series that pass all matchers.
 ///
 /// # Errors

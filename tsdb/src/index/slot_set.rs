@@ -85,6 +85,11 @@ impl SlotSet {
         self.bitmap.len() + self.newest.len() as u64
     }
 
+    /// Returns `true` if the set has a slot.
+    pub(super) fn contains(&self, slot: u32) -> bool {
+        self.newest.contains(&slot) || self.bitmap.contains(slot)
+    }
+
     /// Iterates over the slots in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.bitmap.iter().chain(self.newest.clone())
@@ -133,6 +138,10 @@ impl SlotSet {
 
     /// Returns `true` if one of the slots is in `set`.
     pub(crate) fn intersects(&self, set: &RoaringBitmap) -> bool {
+        // Fast path: the first slot is.
+        if self.bitmap.min().is_some_and(|first| set.contains(first)) {
+            return true;
+        }
         !self.bitmap.is_disjoint(set) || set.range_cardinality(self.newest.clone()) > 0
     }
 }
@@ -181,6 +190,7 @@ mod tests {
                 let bitmap: RoaringBitmap = model.iter().copied().collect();
                 prop_assert_eq!(set.len(), model.len() as u64);
                 prop_assert!(set.iter().eq(model.iter().copied()));
+                prop_assert!((0..100).all(|slot| set.contains(slot) == model.contains(&slot)));
                 prop_assert_eq!(set.to_bitmap(), bitmap.clone());
                 let mut bits = SlotBits::new(set.end());
                 set.add_to(&mut bits);

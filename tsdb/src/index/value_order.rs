@@ -84,16 +84,23 @@ impl ValueOrder {
         prefix: &str,
         symbols: &Symbols,
     ) -> Option<(&[SymbolId], &[SymbolId])> {
-        let Self::Built { ordered, added } = self else {
-            return None;
-        };
         if prefix.is_empty() {
             return None;
         }
+        let (ordered, added) = self.sorted()?;
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);
         let n =
             ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));
         Some((&ordered[start..start + n], added))
+    }
+
+    /// Returns the sorted values, and all values added since the order was built, unsorted. Returns
+    /// `None` if there is no order.
+    pub(super) fn sorted(&self) -> Option<(&[SymbolId], &[SymbolId])> {
+        match self {
+            Self::Built { ordered, added } => Some((ordered, added)),
+            Self::None | Self::Building { .. } => None,
+        }
     }
 
     /// Returns the size in bytes.

@@ -32,7 +32,7 @@ impl Index {
         names: &mut StringSet,
     ) -> Result<()> {
         match (ordinals, self.all_if_unused()) {
-            (None, None) => self.each_name(ctx, |name, _| Ok(names.insert(name)?)),
+            (None, None) => self.insert_names(ctx, names, |_| Ok(true)),
             (None, Some(all)) => self.names_of(ctx, &all, names),
             (Some(ordinals), _) => self.names_of(ctx, ordinals, names),
         }
@@ -67,23 +67,31 @@ impl Index {
         (self.n_unused > 0).then(|| self.all())
     }
 
-    /// Calls `visit` with each label name, in ascending order, and the range of its symbols.
-    fn each_name(
+    /// Adds the label names whose symbols pass a test, in ascending order, as long as names are
+    /// needed.
+    fn insert_names(
         &self,
         ctx: &QueryContext,
-        mut visit: impl FnMut(&str, Range<u32>) -> Result<()>,
+        names: &mut StringSet,
+        mut passes: impl FnMut(Range<u32>) -> Result<bool>,
     ) -> Result<()> {
+        let mut names = names.ascending();
         let mut cursor = self.dictionary.cursor(Access::Cached);
         let mut next = cursor.next()?;
         while let Some(first) = next {
             ctx.check()?;
             let name = cursor.name_and_value()?.0.to_owned();
+            if !names.needs(&name) {
+                break;
+            }
             next = cursor.seek(&after(&name), &[])?;
             let end = next.map_or(self.dictionary.len(), |next| next.0);
             if end <= first.0 {
                 return Err(cursor.damaged());
             }
-            visit(&name, first.0..end)?;
+            if passes(first.0..end)? {
+                names.insert(&name)?;
+            }
         }
         Ok(())
     }
@@ -95,23 +103,14 @@ impl Index {
         names: &mut StringSet,
     ) -> Result<()> {
         let all = 0..self.dictionary.len();
-        let is_by_series = is_cheaper_by_series(ordinals, &all);
-        let symbols = if is_by_series {
-            self.symbols_of(ctx, ordinals, &all)?
-        } else {
-            RoaringBitmap::new()
-        };
+        if is_cheaper_by_series(ordinals, &all) {
+            let symbols = self.symbols_of(ctx, ordinals, &all)?;
+            return self.insert_names(ctx, names, |range| Ok(symbols.range_cardinality(range) > 0));
+        }
         let mut postings = self.postings_cursor(Access::Cached);
-        self.each_name(ctx, |name, range| {
-            let found = if is_by_series {
-                symbols.range(range).next().map(Symbol)
-            } else {
-                first_that_intersects(ctx, &mut postings, range, ordinals)?
-            };
-            if found.is_some() {
-                names.insert(name)?;
-            }
-            Ok(())
+        self.insert_names(ctx, names, |range| {
+            let found = first_that_intersects(ctx, &mut postings, range, ordinals)?;
+            Ok(found.is_some())
         })
     }
 
@@ -147,28 +146,39 @@ impl Index {
     ) -> Result<()> {
         let mut postings = self.postings_cursor(Access::Cached);
         let mut dictionary = self.dictionary.cursor(Access::Cached);
+        let mut values = values.ascending();
         let mut rest = range;
-        while let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)?
+        while !values.is_full()
+            && let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)?
         {
             dictionary.go_to(symbol)?;
-            values.insert(dictionary.name_and_value()?.1)?;
+            let value = dictionary.name_and_value()?.1;
+            if !values.needs(value) {
+                break;
+            }
+            values.insert(value)?;
             rest.start = symbol.0 + 1;
         }
         Ok(())
     }
 
-    /// Adds the values of ascending symbols.
+    /// Adds the values of ascending symbols, as long as values are needed.
     fn insert_values(
         &self,
         ctx: &QueryContext,
         symbols: impl Iterator<Item = u32>,
         values: &mut StringSet,
     ) -> Result<()> {
+        let mut values = values.ascending();
         let mut cursor = self.dictionary.cursor(Access::Cached);
         for (i, symbol) in symbols.enumerate() {
             ctx.check_every(CHECK_INTERVAL, i)?;
             cursor.go_to(Symbol(symbol))?;
-            values.insert(cursor.name_and_value()?.1)?;
+            let value = cursor.name_and_value()?.1;
+            if !values.needs(value) {
+                break;
+            }
+            values.insert(value)?;
         }
         Ok(())
     }

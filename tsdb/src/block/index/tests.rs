@@ -88,6 +88,18 @@ fn strings(fill: impl FnOnce(&QueryContext, &mut StringSet) -> Result<()>) -> Ve
     found.iter().map(str::to_owned).collect()
 }
 
+/// Returns the first strings of a set with a limit, which must not be filled far beyond it.
+fn first_strings(
+    n_first: usize,
+    fill: impl FnOnce(&QueryContext, &mut StringSet) -> Result<()>,
+) -> Vec<String> {
+    let ctx = QueryContext::unbounded();
+    let mut found = StringSet::of_first(&ctx, n_first);
+    fill(&ctx, &mut found).unwrap();
+    assert!(found.len() <= n_first, "strings of an index are in order");
+    found.iter().map(str::to_owned).collect()
+}
+
 fn any_hint() -> impl Strategy<Value = LabelHint> {
     let names = proptest::collection::vec(
         proptest::sample::select(&["__name__", "a", "ab", "id", "absent"]),
@@ -174,16 +186,27 @@ fn check(written: &Written, matchers: &[Matcher]) {
         assert!(
             strings(|ctx, found| index.label_names(ctx, ordinals, found))
                 .iter()
-                .eq(names)
+                .eq(&names)
+        );
+        assert!(
+            first_strings(2, |ctx, found| index.label_names(ctx, ordinals, found))
+                .iter()
+                .eq(names.iter().take(2))
         );
         for name in [&NAMES[..], &["id", "absent", ""]].concat() {
             let values: BTreeSet<_> = among.iter().filter_map(|labels| labels.get(name)).collect();
             assert!(
                 strings(|ctx, found| index.label_values(ctx, name, ordinals, found))
                     .iter()
-                    .eq(values),
+                    .eq(&values),
                 "{name}"
             );
+            for n_first in 1..4 {
+                let first = first_strings(n_first, |ctx, found| {
+                    index.label_values(ctx, name, ordinals, found)
+                });
+                assert!(first.iter().eq(values.iter().take(n_first)), "{name}");
+            }
         }
     }
 }

@@ -78,12 +78,16 @@ fn check(db: &Db, range: TimeRange, is_ranked: bool) {
         }
 
         let names = db.label_names(&ctx, &matchers, range).unwrap();
-        let values = db.label_values(&ctx, "i", &matchers, range).unwrap();
         for n in [1, 3, 100] {
             let some = db.first_label_names(&ctx, &matchers, range, n).unwrap();
             assert!(some.iter().take(n).eq(names.iter().take(n)));
-            let some = db.first_label_values(&ctx, "i", &matchers, range, n);
-            assert!(some.unwrap().iter().take(n).eq(values.iter().take(n)));
+        }
+        for name in ["i", METRIC_NAME, "odd", "absent"] {
+            let values = db.label_values(&ctx, name, &matchers, range).unwrap();
+            for n in [1, 3, 100] {
+                let some = db.first_label_values(&ctx, name, &matchers, range, n);
+                assert!(some.unwrap().iter().take(n).eq(values.iter().take(n)));
+            }
         }
     }
 }
