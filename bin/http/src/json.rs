@@ -138,6 +138,12 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
 /// escaped U+FFFD.
 pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
+    // Fast path: nothing is escaped.
+    if text.iter().all(|&byte| is_plain_in_html(byte)) {
+        out.extend_from_slice(text);
+        out.push(b'"');
+        return;
+    }
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
@@ -157,6 +163,11 @@ pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
 /// Returns `true` if a byte of a label needs an escape.
 fn is_special(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
+}
+
+/// Returns `true` if a byte is ASCII and needs no escape, not even inside HTML.
+fn is_plain_in_html(byte: u8) -> bool {
+    byte.is_ascii() && !is_special(byte) && !matches!(byte, b'<' | b'>' | b'&')
 }
 
 fn write_escape(out: &mut Vec<u8>, byte: u8) {

@@ -152,7 +152,7 @@ impl Db {
 
     /// Returns an upper bound for the number of series that [`Db::select`] returns. Returns `None`
     /// if the selection has to wait for the replay of the WAL or for a writer, or reads a block.
-    /// Cost: one lookup per matcher and shard.
+    /// Cost: up to a few dozen lookups per matcher and shard.
     pub fn series_in_heads_max(
         &self,
         ctx: &ReadContext,
@@ -160,7 +160,7 @@ impl Db {
         range: TimeRange,
     ) -> Option<u64> {
         let matchers = &*ctx.restrict(matchers);
-        self.sum_of_heads(range, |head| head.series_max(matchers))
+        self.sum_of_heads(ctx, matchers, range, |head| head.series_max(matchers))
     }
 
     /// Returns an upper bound for the strings and series that [`Db::label_names`] visits, or
@@ -175,12 +175,20 @@ impl Db {
     ) -> Option<u64> {
         let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
-        self.sum_of_heads(range, |head| head.label_strings_max(name, matchers))
+        self.sum_of_heads(ctx, matchers, range, |head| {
+            head.label_strings_max(name, matchers)
+        })
     }
 
-    /// Sums up a property of all heads. Returns `None` if a read of `range` has to wait or reads a
-    /// block.
-    fn sum_of_heads(&self, range: TimeRange, property: impl Fn(&Head) -> u64) -> Option<u64> {
+    /// Sums up a property of all heads that depends on `matchers`. Returns `None` if a read of `range`
+    /// has to wait or reads a block, or if the matchers exceed the memory limit of the request.
+    fn sum_of_heads(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        property: impl Fn(&Head) -> u64,
+    ) -> Option<u64> {
         if !self.store.replay.is_done() {
             return None;
         }
@@ -190,6 +198,9 @@ impl Db {
             .any(|stored| stored.meta().range.overlaps(range))
         {
             return None;
+        }
+        for matcher in matchers {
+            matcher.compile(ctx).ok()?;
         }
         self.store
             .shards

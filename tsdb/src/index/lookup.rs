@@ -8,11 +8,15 @@ use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
 use varve_context::{CHECK_INTERVAL, QueryContext};
-use varve_model::{MatchOp, Matcher};
+use varve_model::Matcher;
 
 use super::label_counts::LabelCounts;
+use super::select::Named;
 use super::value_order::ORDERED_VALUES_MIN;
 use crate::error::Result;
+
+/// Maximum number of values whose series are counted to estimate a selection.
+const COUNTED_VALUES_MAX: usize = if cfg!(test) { 3 } else { 64 };
 
 /// The labels of series by slot. This is the inverse of postings, and cheaper for few series.
 pub(crate) trait SlotLabels {
@@ -100,19 +104,47 @@ impl Index {
         self.size += values.size();
     }
 
-    /// Returns an upper bound for the series that pass all matchers, from the matcher by equality
-    /// with the fewest series. Returns the number of all series if there is no such matcher.
+    /// Returns an upper bound for the series that pass all matchers, from the matcher with the fewest
+    /// series. Matchers that many values may pass are not considered.
     pub(crate) fn series_max(&self, symbols: &Symbols, matchers: &[Matcher]) -> u64 {
-        let equal = matchers
-            .iter()
-            .filter(|matcher| matcher.op() == MatchOp::Equal && !matcher.value().is_empty());
-        equal
-            .map(|matcher| {
-                let postings = self.postings(symbols, matcher.name(), matcher.value());
-                postings.map_or(0, |postings| postings.len())
-            })
-            .min()
-            .unwrap_or_else(|| self.all.len())
+        let mut least = self.all.len();
+        for matcher in matchers {
+            if let Some(n_series) = self.series_max_of(symbols, matcher) {
+                least = least.min(n_series);
+            }
+        }
+        least
+    }
+
+    /// Returns an upper bound for the series that pass a matcher. Returns `None` if many values may
+    /// pass, or the empty value.
+    fn series_max_of(&self, symbols: &Symbols, matcher: &Matcher) -> Option<u64> {
+        if matcher.matches_empty() {
+            return None;
+        }
+        let Some(values) = self.values(symbols, matcher.name()) else {
+            return Some(0);
+        };
+        match Named::by(matcher) {
+            Named::One(value) => Some(values.n_series(symbols, value)),
+            Named::Listed(listed) if listed.len() <= COUNTED_VALUES_MAX => {
+                let listed = listed.iter();
+                Some(listed.map(|value| values.n_series(symbols, value)).sum())
+            }
+            Named::Listed(_) => None,
+            Named::Prefixed(_) if values.len() <= COUNTED_VALUES_MAX => {
+                Some(values.iter().map(|(_, postings)| postings.len()).sum())
+            }
+            Named::Prefixed(prefix) => {
+                let (found, added) = values.order.candidates(prefix, symbols)?;
+                if found.len() + added.len() > COUNTED_VALUES_MAX {
+                    return None;
+                }
+                let candidates = found.iter().chain(added);
+                let postings = candidates.filter_map(|&value| values.get(value));
+                Some(postings.map(|postings| postings.len()).sum())
+            }
+        }
     }
 
     /// Returns an upper bound for the strings and series that [`Index::label_names`] visits, or
@@ -201,7 +233,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
-    use varve_model::StringSet;
+    use varve_model::{MatchOp, StringSet};
 
     const VALUES: [&str; 12] = [
         "", "a", "b", "ab", "c", "aa", "aab", "abc", "ba", "bb", "bc", "cab",
@@ -343,6 +375,7 @@ mod tests {
                 .filter(|&i| matchers.iter().all(|m| m.matches(value(i, m.name())))).collect();
 
             let ctx = QueryContext::unbounded();
+            prop_assert!(index.series_max(&symbols, &matchers) >= expected.len() as u64);
             let slots = index.select(&ctx, &symbols, &rows, &matchers).unwrap();
             prop_assert_eq!(slots.iter().map(|slot| slot as usize).collect::<Vec<_>>(), expected.clone());
 

@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 
 use super::slot_bits::SlotBits;
 use super::slot_set::SlotSet;
-use super::symbols::SymbolId;
+use super::symbols::{SymbolId, Symbols};
 use super::value_order::ValueOrder;
 use varve_collections::{Column, IdAllocator, WideTable};
 
@@ -195,6 +195,12 @@ impl Values {
             .table
             .find(self.hasher.hash_one(value), |entry| entry.value == value)?;
         Some(self.postings(*entry))
+    }
+
+    /// Returns the number of series that have a value.
+    pub(super) fn n_series(&self, symbols: &Symbols, value: &str) -> u64 {
+        let postings = symbols.find(value).and_then(|value| self.get(value));
+        postings.map_or(0, |postings| postings.len())
     }
 
     /// Iterates over all values and their series, in no particular order.

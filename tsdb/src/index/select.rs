@@ -210,7 +210,7 @@ fn sets_size(n_series: u64) -> usize {
 }
 
 /// The values that a matcher keeps or drops.
-enum Named<'a> {
+pub(super) enum Named<'a> {
     /// One value.
     One(&'a str),
     /// Listed values.
@@ -220,7 +220,8 @@ enum Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn by(matcher: &'a Matcher) -> Self {
+    /// Returns the values of a matcher.
+    pub(super) fn by(matcher: &'a Matcher) -> Self {
         // `=` and `=~` keep the values that they name. `!=` and `!~` drop them. The empty value
         // reverses this: `=""` drops every existing value, `!=""` keeps it.
         let keeps = !matcher.matches_empty();

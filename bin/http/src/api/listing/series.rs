@@ -7,16 +7,22 @@ use axum::extract::State;
 use varve_advise::usage::Requester;
 use varve_context::QueryContext;
 use varve_model::{Labels, Matcher};
+use varve_query::Engine;
 use varve_query::usage::LabelSet;
 use varve_server::requests::record::RequestRecord;
+use varve_server::store::Store;
+use varve_tsdb::ReadContext;
 
 use super::request::Request;
 use crate::error::Result;
 use crate::json;
-use crate::params::{Form, invalid_match, parse_selectors};
+use crate::params::{Form, invalid_match, parse_selector, parse_selectors};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, TRUNCATED, Work, job_fn, run_shared};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
+
+/// Maximum number of series that a listing visits on the thread of its connection.
+const SMALL_SERIES_MAX: u64 = 100;
 
 /// GET and POST /api/v1/series.
 pub(crate) async fn series(
@@ -28,7 +34,7 @@ pub(crate) async fn series(
     let request = Arc::new(read(&form, who)?);
     let timeout = form.timeout()?;
     let parameters = Arc::clone(&request);
-    let job = job_fn(move |work| request.respond(work));
+    let job = Box::new(SeriesJob(request));
     run_shared(
         &state,
         &record,
@@ -43,6 +49,32 @@ pub(crate) async fn series(
 fn read(form: &Form, who: Requester) -> Result<Request> {
     form.check_encoding()?;
     Request::read(form, who, form.required_selectors()?)
+}
+
+struct SeriesJob(Arc<Request>);
+
+impl Job for SeriesJob {
+    fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
+        let Request {
+            selectors, range, ..
+        } = &*self.0;
+        // An error is reported when the request runs.
+        let [selector] = &selectors[..] else {
+            return false;
+        };
+        if !Engine::is_small_text(selector) {
+            return false;
+        }
+        let Ok(matchers) = parse_selector(ctx, selector, invalid_match) else {
+            return false;
+        };
+        let n_series = store.db.series_in_heads_max(ctx, &matchers, *range);
+        n_series.is_some_and(|n_series| n_series <= SMALL_SERIES_MAX)
+    }
+
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
+        self.0.respond(work)
+    }
 }
 
 impl Request {
