@@ -40,7 +40,8 @@ pub(super) fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> io::Result<()> {
 }
 
 /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of
-/// queries, denies new series, clears the result cache. Notes whether retention waits.
+/// queries, denies new series, clears the result cache and the kept selections. Notes whether
+/// retention waits.
 fn relieve_pressure(app: &App) {
     if app.pressure.check() {
         app.requests.active.interrupt_heaviest(Interrupt::Pressure);
@@ -62,6 +63,7 @@ fn relieve_pressure(app: &App) {
         store.receiver.set_denies_new_series(is_short);
         if is_short {
             store.engine.clear_cache();
+            store.db.forget_selections();
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Sets of steps.
 
+use smallvec::{SmallVec, smallvec};
+
 /// A set of steps, as a bitmap. Bits after the last step are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepSet {
-    words: Vec<u64>,
+    /// Up to 64 steps take no memory on the heap: millions of series have one step.
+    words: SmallVec<[u64; 1]>,
     len: usize,
 }
 
@@ -11,7 +14,7 @@ impl StepSet {
     /// Creates an empty set of `len` steps.
     pub(crate) fn empty(len: usize) -> Self {
         Self {
-            words: vec![0; len.div_ceil(64)],
+            words: smallvec![0; len.div_ceil(64)],
             len,
         }
     }
@@ -24,7 +27,7 @@ impl StepSet {
     /// Creates a set of all `len` steps.
     pub(crate) fn full(len: usize) -> Self {
         let mut set = Self {
-            words: vec![!0; len.div_ceil(64)],
+            words: smallvec![!0; len.div_ceil(64)],
             len,
         };
         if let Some(last) = set.words.last_mut()

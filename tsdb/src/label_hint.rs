@@ -1,7 +1,7 @@
 //! Which labels of the series a selection needs.
 
 /// The requested labels.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum LabelHint {
     /// All labels.
     #[default]

@@ -116,6 +116,7 @@ pub mod stats {
     pub use crate::db::costs::{Cost, Costs};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
     pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
+    pub use crate::select::KeptSelectionStats;
     pub use crate::shard::exemplars::ExemplarStats;
     pub use crate::store::FlushStats;
     pub use crate::store::family_table::MetadataStats;

@@ -88,6 +88,8 @@ pub struct Options {
     pub retention_size_bytes: Option<u64>,
     /// Maximum memory of decoded pages of blocks in bytes.
     pub page_cache_size_bytes: usize,
+    /// Maximum memory of the series lists of recent selections in bytes. With 0, none are kept.
+    pub kept_selections_size_bytes: usize,
     /// Maximum rate of merges in bytes per second; 0 is unlimited.
     pub compaction_bytes_per_second: u64,
     /// If `true`, background threads flush and merge. If `false`, the caller calls `flush` and
@@ -110,7 +112,7 @@ pub struct Options {
 impl Default for Options {
     /// One shard, at most 8 logs, synced every second, segments of 32 MiB, samples in order up to 3
     /// h old, out of order up to 30 min, at most 10 min ahead, a flush every 30 min or 512 MiB, a
-    /// page cache of 64 MiB, unlimited memory, no retention, 100 MiB of exemplars, 64 MiB of
+    /// page cache of 64 MiB, 64 MiB of kept selections, unlimited memory, no retention, 100 MiB of exemplars, 64 MiB of
     /// metadata; `open` waits for the replay.
     fn default() -> Self {
         Self {
@@ -133,6 +135,7 @@ impl Default for Options {
             retention_ms: None,
             retention_size_bytes: None,
             page_cache_size_bytes: 64 << 20,
+            kept_selections_size_bytes: 64 << 20,
             compaction_bytes_per_second: 0,
             background: true,
             exemplars_max: 100_000,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use varve_context::{QueryContext, Result};
 use varve_regexp::{Regexp, RegexpError};
@@ -186,6 +187,14 @@ impl Matcher {
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
         (self.op, &self.name, self.value_bytes()) == (other.op, &other.name, other.value_bytes())
+    }
+}
+
+impl Eq for Matcher {}
+
+impl Hash for Matcher {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.op, &self.name, self.value_bytes()).hash(state);
     }
 }
 

@@ -193,6 +193,12 @@ impl Chunk {
         self.span_ms
     }
 
+    /// Returns the time between the last two samples.
+    #[inline]
+    pub(crate) fn delta_ms(&self) -> i64 {
+        i64::from(self.delta_ms)
+    }
+
     /// Returns the number of samples.
     #[inline]
     pub(crate) fn len(&self) -> usize {

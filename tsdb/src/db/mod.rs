@@ -31,6 +31,7 @@ use varve_model::TimeRange;
 use crate::background::{BackgroundTasks, Replayer};
 use crate::error::Result;
 use crate::head::BudgetGroup;
+use crate::select::KeptSelections;
 use crate::store::Store;
 
 use cardinality::Cardinality;
@@ -45,6 +46,8 @@ pub struct Db {
     _tasks: Option<BackgroundTasks>,
     _wal_sync: Option<BackgroundTasks>,
     store: Arc<Store>,
+    /// Series of the heads that recent selections found.
+    kept_selections: KeptSelections,
     path: PathBuf,
     n_appended: AtomicU64,
     n_histograms: AtomicU64,
@@ -82,11 +85,12 @@ impl Db {
     /// Returns statistics of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::of(
-            &self.store,
-            self.n_appended.load(Ordering::Relaxed),
-            self.n_histograms.load(Ordering::Relaxed),
-        )
+        Stats {
+            n_appended: self.n_appended.load(Ordering::Relaxed),
+            n_histograms_appended: self.n_histograms.load(Ordering::Relaxed),
+            kept_selections: self.kept_selections.stats(),
+            ..Stats::of(&self.store)
+        }
     }
 
     /// Computes the label cardinality of the series in memory, with the `limit` largest counts of

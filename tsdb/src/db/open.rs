@@ -1,5 +1,6 @@
 //! Opens a data directory: its lock, its WAL and blocks, and the replay.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
+use crate::select::KeptSelections;
 use crate::shard::{Shard, SharedLog};
 use crate::store::Store;
 use crate::wal::{Epoch, Log, LogOptions, Reserve};
@@ -74,27 +76,26 @@ impl Db {
             group_counts,
             blocks,
         ));
-        let replayer = if store.options.wal_replay_in_background {
-            Some(Replayer::start(&store, source)?)
+        let mut replayer = None;
+        if store.options.wal_replay_in_background {
+            replayer = Some(Replayer::start(&store, source)?);
         } else {
             replay(&store, &source, || {})?;
-            None
-        };
+        }
 
         let mut wal_sync = None;
         if store.options.wal_sync == WalSync::Interval {
-            let started = BackgroundTasks::start_wal_sync(&store);
-            wal_sync = Some(started.map_err(Error::io("start a thread for", path))?);
+            wal_sync = Some(started(BackgroundTasks::start_wal_sync(&store), path)?);
         }
         let mut tasks = None;
         if store.options.background {
-            let started = BackgroundTasks::start(&store);
-            tasks = Some(started.map_err(Error::io("start a thread for", path))?);
+            tasks = Some(started(BackgroundTasks::start(&store), path)?);
         }
         Ok(Self {
             _replayer: replayer,
             _tasks: tasks,
             _wal_sync: wal_sync,
+            kept_selections: KeptSelections::new(store.options.kept_selections_size_bytes),
             store,
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),
@@ -117,6 +118,11 @@ impl Db {
     pub fn replay_status(&self) -> ReplayStatus {
         self.store.replay.status()
     }
+}
+
+/// Returns the tasks of the store in `path` if their threads were started.
+fn started(tasks: io::Result<BackgroundTasks>, path: &Path) -> Result<BackgroundTasks> {
+    tasks.map_err(Error::io("start a thread for", path))
 }
 
 /// Locks a data directory for this process.

@@ -15,7 +15,7 @@ use crate::head::Head;
 use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::read_context::ReadContext;
-use crate::select::{FIRST_SERIES_MAX, LabelSets, Need, SelectHints, SeriesSet};
+use crate::select::{FIRST_SERIES_MAX, LabelSets, Need, SelectHints, SelectionSource, SeriesSet};
 use crate::shard::Shard;
 use crate::shard::exemplars::ExemplarSet;
 
@@ -91,7 +91,15 @@ impl Db {
             Some(reader) => reader,
             None => reader.insert(self.reader(ctx)?),
         };
-        SeriesSet::new(ctx, &self.store, reader, matchers, range, need, hints)
+        SeriesSet::new(ctx, self.source(reader), matchers, range, need, hints)
+    }
+
+    fn source<'a>(&'a self, reader: &'a Arc<Reader>) -> SelectionSource<'a> {
+        SelectionSource {
+            store: &self.store,
+            kept_selections: &self.kept_selections,
+            reader,
+        }
     }
 
     /// Registers a reader of series.
@@ -140,8 +148,7 @@ impl Db {
         let reader = self.reader(ctx)?;
         let set = SeriesSet::new(
             ctx,
-            &self.store,
-            &reader,
+            self.source(&reader),
             matchers,
             range,
             need,
@@ -331,14 +338,16 @@ impl Db {
     /// a metric may have the same labels.
     #[must_use]
     pub fn has_name_labels(&self) -> bool {
-        for shard in &self.store.shards {
-            let head = shard.head();
-            if NAME_LABELS.iter().any(|name| head.has_label(name)) {
-                return true;
-            }
+        if self.store.heads_have_label(&NAME_LABELS) {
+            return true;
         }
         let list = self.store.blocks.list();
         list.iter().any(|stored| stored.block.has_name_labels())
+    }
+
+    /// Forgets the series lists of recent selections, to free their memory.
+    pub fn forget_selections(&self) {
+        self.kept_selections.clear();
     }
 
     /// Returns the current metadata of all metric families without copying it.

@@ -14,6 +14,7 @@ use crate::block::tombstones;
 use crate::compact::CompactionStats;
 use crate::error::Result;
 use crate::replay::ReplayStats;
+use crate::select::KeptSelectionStats;
 use crate::shard::exemplars::ExemplarStats;
 use crate::store::Store;
 use crate::store::family_table::MetadataStats;
@@ -51,6 +52,8 @@ pub struct Stats {
     pub n_damaged_blocks: u64,
     /// Bytes of decoded pages in memory.
     pub page_cache_bytes: u64,
+    /// Series lists of recent selections.
+    pub kept_selections: KeptSelectionStats,
     /// Merges and retention.
     pub compaction: CompactionStats,
     /// Exemplars.
@@ -155,12 +158,9 @@ impl BlockSummary {
 }
 
 impl Stats {
-    /// Collects the statistics. `n_appended` and `n_histograms_appended` count from the opening of
-    /// the store.
-    pub(super) fn of(store: &Store, n_appended: u64, n_histograms_appended: u64) -> Self {
+    /// Collects the statistics that the store has.
+    pub(super) fn of(store: &Store) -> Self {
         let mut stats = Stats {
-            n_appended,
-            n_histograms_appended,
             newest_ms: store.newest.get(),
             replayed: store.replay.stats(),
             n_damaged_blocks: store.blocks.n_damaged(),

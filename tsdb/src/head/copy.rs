@@ -161,6 +161,11 @@ impl HeadCopies {
         self.ends.len()
     }
 
+    /// Returns `true` if nothing was copied.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     /// Returns the size of the copies in bytes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.capacity()
@@ -177,7 +182,36 @@ impl HeadCopies {
     /// Returns `true` if data of the `idx`-th series was copied. The series may still have no
     /// visible sample in the range.
     pub(crate) fn has(&self, idx: usize) -> bool {
-        !self.runs_of(idx).is_empty()
+        idx < self.ends.len() && !self.runs_of(idx).is_empty()
+    }
+
+    /// Returns `true` if [`HeadCopies::newest_float`] returns the newest sample of every series.
+    pub(crate) fn has_only_newest_floats(&self) -> bool {
+        self.only_newest
+            && self
+                .runs
+                .iter()
+                .all(|run| matches!(run, SampleRun::Sample(_)))
+    }
+
+    /// Returns the newest copied sample of the `idx`-th series, if all its samples were decoded when
+    /// they were copied, and only the newest one was needed.
+    #[inline]
+    pub(crate) fn newest_float(&self, idx: usize) -> Option<Sample> {
+        if !self.only_newest || idx >= self.ends.len() {
+            return None;
+        }
+        let mut newest: Option<Sample> = None;
+        for run in &self.runs[self.runs_of(idx)] {
+            let SampleRun::Sample(sample) = run else {
+                return None;
+            };
+            // Of samples with the same timestamp, the first wins.
+            if newest.is_none_or(|newest| newest.timestamp_ms < sample.timestamp_ms) {
+                newest = Some(*sample);
+            }
+        }
+        newest
     }
 
     /// Returns the first run of the `idx`-th series.
@@ -364,7 +398,12 @@ impl HeadCopies {
             }
         }
         let Some(newest) = chunk.newest() else { return };
-        if hidden_idxs.is_empty() && self.push_last(slabs, chunk, range) {
+        let is_decoded = if self.only_newest {
+            self.push_newest(slabs, chunk, range, hidden_idxs.clone())
+        } else {
+            hidden_idxs.is_empty() && self.push_tail(slabs, chunk, range)
+        };
+        if is_decoded {
             return;
         }
         let bytes_at = self.bytes.len();
@@ -378,31 +417,66 @@ impl HeadCopies {
         });
     }
 
-    /// Decodes the last samples of a chunk if only few of its samples are requested and none of
-    /// these is hidden.
-    fn push_last(&mut self, slabs: &SlabChains, chunk: &Chunk, range: TimeRange) -> bool {
-        let from = self.samples.len();
-        match chunk
-            .last()
-            .filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms)
+    /// Keeps the newest sample of a chunk in `range` that is not hidden. Returns `false` if the chunk
+    /// is damaged: it is copied, so that its reader reports the damage.
+    fn push_newest(
+        &mut self,
+        slabs: &SlabChains,
+        chunk: &Chunk,
+        range: TimeRange,
+        hidden: Range<usize>,
+    ) -> bool {
+        // Fast path: the newest sample of the chunk.
+        if hidden.is_empty()
+            && let Some(last) = chunk.last()
+            && last.timestamp_ms <= range.end_ms
         {
-            Some(last) => self.samples.push(last),
-            // Copies a damaged chunk, so that its reader reports the damage.
-            None if chunk.has_short_tail(range.start_ms)
-                && chunk
-                    .read_tail(slabs, range.start_ms, &mut self.tail)
-                    .is_ok() =>
-            {
-                self.samples.extend(
-                    self.tail
-                        .samples()
-                        .take_while(|sample| sample.timestamp_ms <= range.end_ms),
-                );
-            }
-            None => return false,
+            self.runs.push(SampleRun::Sample(last));
+            return true;
         }
-        self.end_samples(from);
-        true
+        let mut tail = std::mem::take(&mut self.tail);
+        let mut is_sound = true;
+        // It is usually among the last two samples of the range.
+        let last_two_ms = range.end_ms.saturating_sub(2 * chunk.delta_ms());
+        for from_ms in [last_two_ms.max(range.start_ms), range.start_ms] {
+            is_sound = chunk.read_tail(slabs, from_ms, &mut tail).is_ok();
+            let hidden = &self.hidden[hidden.clone()];
+            let visible = tail.samples().filter(|sample| {
+                sample.timestamp_ms <= range.end_ms
+                    && !hidden
+                        .iter()
+                        .any(|hidden| hidden.contains(sample.timestamp_ms))
+            });
+            let newest = if is_sound { visible.last() } else { None };
+            if let Some(newest) = newest {
+                self.runs.push(SampleRun::Sample(newest));
+            }
+            if newest.is_some() || !is_sound {
+                break;
+            }
+        }
+        self.tail = tail;
+        is_sound
+    }
+
+    /// Decodes the last samples of a chunk, none of which is hidden, if only few of its samples are
+    /// requested. Returns `false` if there are more, or if the chunk is damaged: it is copied, so
+    /// that its reader reports the damage.
+    fn push_tail(&mut self, slabs: &SlabChains, chunk: &Chunk, range: TimeRange) -> bool {
+        let is_read = chunk.has_short_tail(range.start_ms)
+            && chunk
+                .read_tail(slabs, range.start_ms, &mut self.tail)
+                .is_ok();
+        if is_read {
+            let from = self.samples.len();
+            self.samples.extend(
+                self.tail
+                    .samples()
+                    .take_while(|sample| sample.timestamp_ms <= range.end_ms),
+            );
+            self.end_samples(from);
+        }
+        is_read
     }
 
     /// Copies out-of-order samples, which ascend in time.
@@ -414,6 +488,13 @@ impl HeadCopies {
 
     /// Ends a run of samples, all in the range and visible.
     fn end_samples(&mut self, from: usize) {
+        if self.only_newest
+            && let Some(&newest) = self.samples[from..].last()
+        {
+            self.samples.truncate(from);
+            self.runs.push(SampleRun::Sample(newest));
+            return;
+        }
         match self.samples[from..] {
             [] => {}
             [sample] => {

@@ -9,6 +9,7 @@ use roaring::RoaringBitmap;
 use varve_context::QueryContext;
 use varve_model::{Labels, Matcher, StringSet, TimeRange};
 
+use super::created_series::CreatedSeries;
 use super::evicted::EvictedSeries;
 use super::frozen::Frozen;
 use super::groups::{BudgetGroup, GroupCounts};
@@ -36,6 +37,7 @@ pub(crate) struct Head {
     /// Slots of series in memory that have had a sample with a start timestamp.
     pub(super) with_start_timestamps: HashSet<u32>,
     pub(super) evicted: EvictedSeries,
+    pub(super) created: CreatedSeries,
 }
 
 impl Head {
@@ -49,6 +51,7 @@ impl Head {
             horizon: 0,
             with_start_timestamps: HashSet::new(),
             evicted: EvictedSeries::default(),
+            created: CreatedSeries::default(),
         }
     }
 
@@ -65,6 +68,7 @@ impl Head {
             + frozen
             + self.with_start_timestamps.allocation_size()
             + self.evicted.size()
+            + self.created.size()
     }
 
     /// Returns the approximate size in bytes of the samples that are not frozen.
@@ -108,9 +112,11 @@ impl Head {
         new_ref: SeriesRef,
     ) -> Result<(u32, NewSeries)> {
         let (slot, new) = self.table.find_or_create(labels, new_ref)?;
-        if new == NewSeries::Yes
-            && let Some((last_ms, had_starts)) = self.evicted.take(labels)
-        {
+        if new == NewSeries::No {
+            return Ok((slot, new));
+        }
+        self.created.push(self.slot_ref(slot));
+        if let Some((last_ms, had_starts)) = self.evicted.take(labels) {
             self.set_last(slot, last_ms);
             if had_starts {
                 self.with_start_timestamps.insert(slot);
@@ -192,6 +198,26 @@ impl Head {
     pub(crate) fn count_in(&mut self, counts: GroupCounts) {
         debug_assert_eq!(self.len(), 0, "the counts of existing series would be lost");
         self.table.groups.count_in(counts);
+    }
+
+    /// Returns the number of series created so far.
+    pub(crate) fn n_created(&self) -> u64 {
+        self.created.n()
+    }
+
+    /// Returns the series created after the first `n_before`. Some may have been evicted. Returns
+    /// `None` if there are too many.
+    pub(crate) fn created_since(
+        &self,
+        n_before: u64,
+    ) -> Option<impl Iterator<Item = SlotRef> + '_> {
+        self.created.since(n_before)
+    }
+
+    /// Returns the number of references whose series was evicted.
+    pub(crate) fn n_outdated(&self, slots: &[SlotRef]) -> usize {
+        let outdated = slots.iter().filter(|slot_ref| !self.is_current(**slot_ref));
+        outdated.count()
     }
 
     /// Returns the group of a series.

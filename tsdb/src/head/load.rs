@@ -58,6 +58,7 @@ impl Head {
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) if a string is used too often.
     pub(crate) fn finish_loading(&mut self) -> Result<()> {
+        self.created.skip(self.len() as u64);
         self.table.finish_loading()
     }
 }

@@ -21,6 +21,7 @@ mod head;
 
 mod append;
 mod copy;
+mod created_series;
 mod evict;
 mod evicted;
 mod freeze;

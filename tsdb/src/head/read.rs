@@ -1,5 +1,6 @@
 //! Reading the head: copying the samples of series that a reader sees.
 
+use varve_collections::prefetch;
 use varve_model::TimeRange;
 
 use super::copy::HeadCopies;
@@ -33,6 +34,15 @@ impl Head {
             }
             out.end_series();
         }
+    }
+
+    /// Prefetches what [`Head::copy`] reads of each series first.
+    pub(crate) fn prefetch_rows(&self, slots: &[SlotRef]) {
+        prefetch(
+            slots
+                .iter()
+                .map(|slot_ref| self.generation(slot_ref.slot) ^ self.live.row_word(slot_ref.slot)),
+        );
     }
 
     /// Prefetches the chunks that [`Head::copy`] will read. `tails` is scratch memory.

@@ -1,10 +1,12 @@
 //! Reading: the series that matchers select, in label order unless no labels are requested, and
 //! their samples.
 //!
-//! A selection first copies samples from the heads, a few hundred series per acquisition of a lock,
-//! so that later writes and flushes do not affect it. Then it merges the label-ordered streams of
-//! heads and blocks while the caller reads. Samples of blocks are decoded on demand. Merging needs
-//! complete label sets. If there is only one stream, only requested labels are built.
+//! A selection first finds its series in the heads, or takes those that an earlier selection with the
+//! same matchers found (`kept_selections`). It copies their samples, a few hundred series per
+//! acquisition of a lock, so that later writes and flushes do not affect it. Then it merges the
+//! label-ordered streams of heads and blocks while the caller reads. Samples of blocks are decoded on
+//! demand. Merging needs complete label sets. If there is only one stream, only requested labels are
+//! built.
 //!
 //! A request that needs only the first labels does not visit all series of the heads
 //! (`first_series`).
@@ -23,13 +25,19 @@ mod stream;
 mod blocks;
 mod first_series;
 mod heads;
+mod kept_selections;
 mod label_projection;
 mod label_sets;
+mod merged_heads;
+mod resolved;
 mod selection;
 
+pub use kept_selections::KeptSelectionStats;
+pub(crate) use kept_selections::KeptSelections;
 pub use label_sets::{LabelSets, SelectedLabels};
 pub(crate) use selection::{FIRST_SERIES_MAX, Need};
 pub use series::Series;
+pub(crate) use series_set::SelectionSource;
 pub use series_set::{SelectHints, SeriesSet};
 
 pub use crate::label_hint::LabelHint;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::{Matcher, TimeRange};
 
@@ -15,6 +16,8 @@ use crate::store::Store;
 pub(crate) const FIRST_SERIES_MAX: usize = 1 << 16;
 /// Number of series copied or looked up per acquisition of a lock.
 pub(super) const BATCH_SERIES: usize = 256;
+/// Number of series after which the size of all copies is estimated.
+pub(super) const ESTIMATE_AFTER_SERIES: usize = 64 * BATCH_SERIES;
 
 /// The purpose of a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +38,17 @@ pub(crate) enum Need {
 pub(super) struct Place {
     /// The index of the head; 0 in a block.
     pub(super) head: u32,
-    /// The slot, or the ordinal in a block.
+    /// The index in the copies of the head, or the ordinal in a block.
     pub(super) at: u32,
+}
+
+/// The series of a shard that pass all matchers.
+pub(super) struct MatchingSeries {
+    pub(super) shard: usize,
+    pub(super) slots: RoaringBitmap,
+    /// Number of series removed from the head, and created in it, when the slots were selected.
+    pub(super) n_removed: u64,
+    pub(super) n_created: u64,
 }
 
 /// Parameters of a selection, the same for each head.
@@ -53,6 +65,35 @@ pub(super) struct Selection<'a> {
 }
 
 impl Selection<'_> {
+    /// Returns `true` if a shard may have samples in the range.
+    pub(super) fn is_in_range(&self, shard: usize) -> bool {
+        let of_head = self.store.shards[shard].head().range();
+        of_head.is_some_and(|of_head| of_head.overlaps(self.range))
+    }
+
+    /// Returns `true` if any shard may have samples in the range.
+    pub(super) fn is_any_in_range(&self) -> bool {
+        (0..self.store.shards.len()).any(|shard| self.is_in_range(shard))
+    }
+
+    /// Returns the series of each shard that pass all matchers.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(super) fn matching_series(&self) -> Result<Vec<MatchingSeries>> {
+        let mut matching = Vec::with_capacity(self.store.shards.len());
+        for (shard, store_shard) in self.store.shards.iter().enumerate() {
+            let head = store_shard.head();
+            matching.push(MatchingSeries {
+                shard,
+                slots: head.select(self.ctx, self.matchers)?,
+                n_removed: head.n_removed(),
+                n_created: head.n_created(),
+            });
+        }
+        Ok(matching)
+    }
+
     /// Sorts series of a shard by labels.
     ///
     /// # Errors

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use varve_collections::prefetch;
 use varve_context::{Charge, QueryContext};
-use varve_model::{Labels, SampleColumns, TimeRange};
+use varve_model::{Labels, Sample, SampleColumns, TimeRange};
 
 use super::blocks::BlockReads;
-use super::heads::HeadReads;
 use super::selection::Place;
 use crate::error::{Error, Result};
+use crate::head::HeadCopies;
 
 /// Number of series whose memory is prefetched together.
 const PREFETCHED_SERIES: usize = 64;
@@ -36,7 +36,7 @@ pub(super) struct Reads {
 /// Access to the samples of a stream.
 #[derive(Debug)]
 pub(super) enum StreamReads {
-    Heads(Vec<HeadReads>),
+    Heads(Arc<[HeadCopies]>),
     Block(Arc<BlockReads>),
 }
 
@@ -90,7 +90,7 @@ impl Series {
             // Two passes: the first loads the positions of the samples, the second the samples.
             let mut runs = [None; PREFETCHED_SERIES];
             for (run, series) in runs.iter_mut().zip(series) {
-                *run = series.in_head().map(|(head, slot)| head.first_run(slot));
+                *run = series.in_head().map(|(head, at)| head.first_run(at));
             }
             let first_bytes = series.iter().zip(runs).filter_map(|(series, run)| {
                 let (head, _) = series.in_head()?;
@@ -112,11 +112,11 @@ impl Series {
         }
     }
 
-    /// Returns the head that has the first samples of the series, and its slot.
-    fn in_head(&self) -> Option<(&HeadReads, u32)> {
+    /// Returns the copies that have the first samples of the series, and its index in them.
+    fn in_head(&self) -> Option<(&HeadCopies, usize)> {
         let (stream, place) = self.found.first;
         match self.batch.reads.streams.get(stream)? {
-            StreamReads::Heads(heads) => Some((heads.get(place.head as usize)?, place.at)),
+            StreamReads::Heads(heads) => Some((heads.get(place.head as usize)?, place.at as usize)),
             StreamReads::Block(_) => None,
         }
     }
@@ -143,6 +143,20 @@ impl Series {
             batch: Arc::clone(&self.batch),
             narrowed: Some((ctx.clone(), range)),
         })
+    }
+
+    /// Returns the newest sample in the selected range, possibly a staleness marker, if it can be had
+    /// without decoding: the selection needs only the newest sample of each series, and all samples
+    /// of this series are floats in the heads. The caller counts the samples that it reads so
+    /// ([`QueryContext::count_samples`]).
+    #[inline]
+    #[must_use]
+    pub fn newest_float(&self) -> Option<Sample> {
+        if self.narrowed.is_some() || !self.found.others.is_empty() {
+            return None;
+        }
+        let (copies, at) = self.in_head()?;
+        copies.newest_float(at)
     }
 
     /// Appends the samples in the selected range to `out`, in order of time, including staleness
@@ -189,7 +203,7 @@ impl Reads {
     ) -> Result<()> {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => heads[place.head as usize]
-                .read(place.at, range, out)
+                .read(place.at as usize, range, out)
                 .map_err(|_damaged| Error::Corrupt {
                     path: "head".into(),
                     offset: 0,

@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::vec;
 
-use varve_context::{Charge, QueryContext};
+use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::labels::compare_packed;
-use varve_model::{Matcher, TimeRange};
+use varve_model::{Labels, Matcher, Sample, TimeRange};
 
 use super::blocks::BlockReads;
 use super::heads::HeadStream;
+use super::kept_selections::KeptSelections;
 use super::label_projection::LabelProjection;
 use super::selection::{BATCH_SERIES, Need, Selection};
 use super::series::{BatchCharge, FoundSeries, Reads, Series};
@@ -43,6 +44,15 @@ pub struct SelectHints {
     pub whole_where: &'static [&'static str],
 }
 
+/// What a selection reads, and what selections share.
+#[derive(Clone, Copy)]
+pub(crate) struct SelectionSource<'a> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) kept_selections: &'a KeptSelections,
+    /// The registration of the request among [`Store::series_readers`].
+    pub(crate) reader: &'a Arc<Reader>,
+}
+
 /// The series of a selection, in label order unless [`LabelHint::None`] is requested. Its memory is
 /// charged to the request. After an error, it returns no more series.
 pub struct SeriesSet {
@@ -72,24 +82,26 @@ pub struct SeriesSet {
 }
 
 impl SeriesSet {
-    /// Selects series. `reader` is the registration of the request among [`Store::series_readers`].
+    /// Selects series.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit, and errors of reading blocks.
     pub(crate) fn new(
         ctx: &QueryContext,
-        store: &Arc<Store>,
-        reader: &Arc<Reader>,
+        source: SelectionSource<'_>,
         matchers: &[Matcher],
         range: TimeRange,
         need: Need,
         hints: SelectHints,
     ) -> Result<Self> {
         let mut charge = ctx.charge();
-        let Sources { mut streams, reads } =
-            open_sources(ctx, store, matchers, range, need, &hints, &mut charge)?;
+        let Sources {
+            mut streams,
+            reads,
+            labels_of_heads,
+        } = open_sources(ctx, source, matchers, range, need, &hints, &mut charge)?;
         let left = streams.iter().map(Stream::len).sum();
-        let (labels, projection) = labels_and_projection(&streams, hints)?;
+        let (labels, projection) = labels_and_projection(&streams, &labels_of_heads, hints)?;
         for stream in &mut streams {
             stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
@@ -117,7 +129,7 @@ impl SeriesSet {
             projection,
             added: Arc::default(),
             left,
-            _reader: Arc::clone(reader),
+            _reader: Arc::clone(source.reader),
             _charge: charge,
         })
     }
@@ -154,6 +166,40 @@ impl SeriesSet {
         Ok(false)
     }
 
+    /// Calls `visit` with the labels and the newest sample, possibly a staleness marker, of all
+    /// series of the set, in their order. Returns `false` without a call if only their reads tell:
+    /// unless the selection needs only the newest samples, and all of them are floats in the heads.
+    /// The set must not have been iterated over.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request selects too many series or samples,
+    /// and the first error of `visit`.
+    pub fn each_newest_float<E: From<Error>>(
+        &self,
+        mut visit: impl FnMut(&Labels, Sample) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let [Stream::Heads(heads, _)] = &self.streams[..] else {
+            return Ok(false);
+        };
+        if self.projection.is_some() || !self.added.is_empty() {
+            return Ok(false);
+        }
+        let Some(series) = heads.newest_floats() else {
+            return Ok(false);
+        };
+        let ctx = &self.reads.ctx;
+        let mut n_uncounted = 0;
+        series.each_newest_float(|labels, newest| {
+            n_uncounted += 1;
+            if n_uncounted == BATCH_SERIES {
+                count_and_check(ctx, std::mem::take(&mut n_uncounted))?;
+            }
+            visit(labels, newest)
+        })?;
+        count_and_check(ctx, n_uncounted)?;
+        Ok(true)
+    }
+
     /// Returns `true` if the series have all their labels.
     #[must_use]
     pub fn has_all_labels(&self) -> bool {
@@ -185,6 +231,10 @@ impl SeriesSet {
             }
         }
         charge.grow(uncharged)?;
+        if let Err(error) = reads.ctx.count_series(found.len() as u64) {
+            self.failure = Some(error.into());
+            self.is_last = true;
+        }
         self.ready = found.into_iter();
         self.batch = Arc::new(BatchCharge {
             reads,
@@ -200,7 +250,7 @@ impl SeriesSet {
         let Some(&first) = self.next.first() else {
             return Ok(None);
         };
-        let labels = self.streams[first].labels();
+        let labels = self.streams[first].take_labels();
         let mut places = self
             .next
             .iter()
@@ -213,7 +263,6 @@ impl SeriesSet {
         for &idx in &self.next {
             self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
         }
-        self.reads.ctx.count_series(1)?;
         let labels = match &mut self.projection {
             Some(projection) => projection.labels(&labels),
             None => labels,
@@ -230,16 +279,30 @@ impl SeriesSet {
     }
 }
 
+/// Counts series of which one sample each was read, and checks the request.
+fn count_and_check(ctx: &QueryContext, n_series: usize) -> Result<()> {
+    ctx.count_series(n_series as u64)?;
+    ctx.count_samples(n_series)?;
+    ctx.check()?;
+    scheduler::pause();
+    Ok(())
+}
+
 /// Copies the samples of the heads, and opens the streams of a selection.
 fn open_sources(
     ctx: &QueryContext,
-    store: &Arc<Store>,
+    source: SelectionSource<'_>,
     matchers: &[Matcher],
     range: TimeRange,
     need: Need,
     hints: &SelectHints,
     charge: &mut Charge,
 ) -> Result<Sources> {
+    let SelectionSource {
+        store,
+        kept_selections,
+        ..
+    } = source;
     // 1. Registers as a reader of the block list, so that a flush leaves in the heads what it
     // writes to blocks. 2. Reads the block list. 3. Begins the read of the heads. If a flush comes
     // between 2 and 3, the samples are still in the heads.
@@ -259,7 +322,8 @@ fn open_sources(
         view: &open_read.view,
         any_order: matches!(hints.labels, LabelHint::None) && !has_blocks,
     };
-    let heads = HeadStream::new(&selection, charge)?;
+    let labels_of_heads = labels_of_heads(store, has_blocks, hints);
+    let heads = HeadStream::new(&selection, kept_selections, &labels_of_heads, charge)?;
     drop(open_read);
     drop(list_reader);
 
@@ -267,7 +331,10 @@ fn open_sources(
         Need::FirstLabels(n_first) => n_first,
         Need::Samples | Need::Newest | Need::Labels => usize::MAX,
     };
-    let mut sources = Sources::default();
+    let mut sources = Sources {
+        labels_of_heads,
+        ..Sources::default()
+    };
     let ranges: Vec<_> = blocks.iter().map(|stored| stored.meta().range).collect();
     for idx in reading_order(&ranges) {
         if ranges[idx].overlaps(range) {
@@ -279,6 +346,23 @@ fn open_sources(
         sources.add_heads(heads, reads);
     }
     Ok(sources)
+}
+
+/// Returns the labels that the heads must return: all labels, if blocks are merged with them or if
+/// the heads have a label that requires it.
+fn labels_of_heads(store: &Store, has_blocks: bool, hints: &SelectHints) -> LabelHint {
+    let needs_all = match hints.labels {
+        LabelHint::All => true,
+        LabelHint::None => has_blocks,
+        LabelHint::With(_) | LabelHint::Without(_) => {
+            has_blocks || store.heads_have_label(hints.whole_where)
+        }
+    };
+    if needs_all {
+        LabelHint::All
+    } else {
+        hints.labels.clone()
+    }
 }
 
 /// Returns the indexes of blocks in the order in which their samples are read. `ranges` are those of
@@ -326,9 +410,10 @@ fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
 }
 
 /// Returns the labels that streams must return (all labels if streams are merged), and the
-/// projection to the requested labels.
+/// projection to the requested labels. `labels_of_heads` are those that the heads return anyway.
 fn labels_and_projection(
     streams: &[Stream],
+    labels_of_heads: &LabelHint,
     hints: SelectHints,
 ) -> Result<(LabelHint, Option<LabelProjection>)> {
     let SelectHints {
@@ -348,7 +433,8 @@ fn labels_and_projection(
         }
     }
     Ok(match streams {
-        [_] => (labels, None),
+        [Stream::Block(_)] => (labels, None),
+        [Stream::Heads(..)] if *labels_of_heads == labels => (labels, None),
         _ => (LabelHint::All, Some(LabelProjection::new(labels))),
     })
 }

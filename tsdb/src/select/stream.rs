@@ -1,13 +1,16 @@
 //! The streams that a selection merges: the series of all heads, and those of each block.
 
+use std::sync::Arc;
+
 use varve_context::QueryContext;
 use varve_model::{Labels, Matcher, TimeRange};
 
 use super::blocks::{BlockReads, BlockStream, Ordinals};
-use super::heads::{HeadReads, HeadStream};
+use super::heads::HeadStream;
 use super::selection::Place;
 use super::series::StreamReads;
 use crate::error::Result;
+use crate::head::HeadCopies;
 use crate::label_hint::LabelHint;
 
 /// The selected series of all heads, with the current one, or of one block.
@@ -22,6 +25,8 @@ pub(super) enum Stream {
 pub(super) struct Sources {
     pub(super) streams: Vec<Stream>,
     pub(super) reads: Vec<StreamReads>,
+    /// The labels that the heads return.
+    pub(super) labels_of_heads: LabelHint,
 }
 
 impl Sources {
@@ -47,8 +52,8 @@ impl Sources {
     }
 
     /// Adds the series of the heads. They come after all blocks.
-    pub(super) fn add_heads(&mut self, heads: HeadStream, reads: Vec<HeadReads>) {
-        self.reads.push(StreamReads::Heads(reads));
+    pub(super) fn add_heads(&mut self, heads: HeadStream, copies: Arc<[HeadCopies]>) {
+        self.reads.push(StreamReads::Heads(copies));
         self.streams.push(Stream::Heads(Box::new(heads), None));
     }
 }
@@ -90,12 +95,13 @@ impl Stream {
         }
     }
 
-    /// Returns the labels of the current series, or an empty set after the last series.
-    pub(super) fn labels(&mut self) -> Labels {
+    /// Takes the labels of the current series: an empty set after the last series. The caller
+    /// advances before it calls this again.
+    pub(super) fn take_labels(&mut self) -> Labels {
         match self {
             Self::Heads(_, at) => at
-                .as_ref()
-                .map(|(labels, _)| labels.clone())
+                .as_mut()
+                .map(|(labels, _)| std::mem::take(labels))
                 .unwrap_or_default(),
             Self::Block(block) => block.labels(),
         }

@@ -121,6 +121,12 @@ impl Store {
         change
     }
 
+    /// Returns `true` if a series of the heads has a label of one of these names.
+    pub(crate) fn heads_have_label(&self, names: &[&str]) -> bool {
+        let mut heads = self.shards.iter().map(|shard| shard.head());
+        heads.any(|head| names.iter().any(|name| head.has_label(name)))
+    }
+
     /// Returns the newest in-order timestamp of the series in the heads, including samples that are
     /// no longer in memory. Visits all series.
     pub(crate) fn heads_newest_ms(&self) -> Option<i64> {

@@ -87,6 +87,7 @@ fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Optio
         flush_interval: args.flush_interval,
         flush_size_bytes: or_default(args.flush_size, || memory.share(1, 8)),
         page_cache_size_bytes: or_default(args.page_cache_size, || memory.share(1, 16)),
+        kept_selections_size_bytes: memory.share(1, 64),
         compaction_bytes_per_second: args.compaction_rate as u64,
         // `Reloader::open_store` sets them: a reload may change them.
         retention_ms: None,

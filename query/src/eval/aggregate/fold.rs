@@ -150,7 +150,7 @@ impl Fold {
 
     /// Returns the result as a column.
     pub(super) fn finish(self, annotations: &mut AnnotationList) -> Column {
-        let values = match self.state {
+        let values: Vec<f64> = match self.state {
             // iter(), not into_iter(): collecting in place would keep the larger allocation of the
             // state.
             State::Sum(sums) => sums.iter().map(|sum| sum.total()).collect(),
@@ -164,7 +164,7 @@ impl Fold {
             State::Stdvar(variances) => variances.iter().map(|s| s.squares / s.count).collect(),
         };
         let mut column = Column {
-            values,
+            values: values.into(),
             present: self.seen,
             histograms: Vec::new(),
         };

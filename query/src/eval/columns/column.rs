@@ -12,14 +12,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::histogram::FloatHistogram;
 use crate::step_set::StepSet;
 
 /// Values at steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
-    /// One value per step.
-    pub(crate) values: Vec<f64>,
+    /// One value per step. A single one takes no memory on the heap: millions of series have one.
+    pub(crate) values: SmallVec<[f64; 1]>,
     /// The steps that have a value.
     pub(crate) present: StepSet,
     /// The histograms with their steps.
@@ -34,7 +36,7 @@ impl Column {
     /// Creates a column without values.
     pub(crate) fn absent(n_steps: usize) -> Self {
         Self {
-            values: vec![0.0; n_steps],
+            values: smallvec![0.0; n_steps],
             present: StepSet::empty(n_steps),
             histograms: Vec::new(),
         }
@@ -44,7 +46,7 @@ impl Column {
     pub(crate) fn full(values: Vec<f64>) -> Self {
         let present = StepSet::full(values.len());
         Self {
-            values,
+            values: values.into(),
             present,
             histograms: Vec::new(),
         }

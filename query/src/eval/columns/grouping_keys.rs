@@ -2,14 +2,18 @@
 //!
 //! Looking up a label set does not build its key. Each key is built once.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use smallvec::SmallVec;
 use varve_model::Labels;
 
 /// Maximum number of labels in a hint to the store, which compares each label with all of them.
 /// With more labels, all labels are read.
 pub(crate) const HINT_NAMES_MAX: usize = 64;
+
+/// The canonical bytes of a key that is looked up, on the stack unless it is long.
+type KeyBytes = SmallVec<[u8; 256]>;
 
 /// Interned keys, indexed in order of appearance.
 #[derive(Debug, Default)]
@@ -24,8 +28,9 @@ impl GroupingKeys {
     /// Returns the index of the key with the labels selected by `keep`, and `true` if the key is
     /// new.
     pub(crate) fn intern(&mut self, labels: &Labels, keep: impl Fn(&str) -> bool) -> (usize, bool) {
-        let hash = hash(&self.hasher, labels, &keep);
-        if let Some(index) = self.find(hash, labels, &keep) {
+        let key = key_bytes(labels, &keep);
+        let hash = self.hasher.hash_one(&*key);
+        if let Some(index) = self.find(hash, &key) {
             return (index, false);
         }
         let index = self.labels.len();
@@ -38,7 +43,8 @@ impl GroupingKeys {
     /// Returns the index of the key with the labels selected by `keep`, or `None` if the key is
     /// unknown.
     pub(crate) fn get(&self, labels: &Labels, keep: impl Fn(&str) -> bool) -> Option<usize> {
-        self.find(hash(&self.hasher, labels, &keep), labels, &keep)
+        let key = key_bytes(labels, &keep);
+        self.find(self.hasher.hash_one(&*key), &key)
     }
 
     /// Returns the keys by index.
@@ -56,29 +62,24 @@ impl GroupingKeys {
         labels.size() + size_of::<Labels>() + 2 * size_of::<(u64, usize)>()
     }
 
-    fn find(&self, hash: u64, labels: &Labels, keep: &impl Fn(&str) -> bool) -> Option<usize> {
+    fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
         self.table
             .find(hash, |&(key_hash, index)| {
-                key_hash == hash && is_key(&self.labels[index], labels, keep)
+                key_hash == hash && self.labels[index].as_packed().as_bytes() == key
             })
             .map(|&(_, index)| index)
     }
 }
 
-/// Returns `true` if `key` has exactly the labels of `labels` that `keep` selects.
-fn is_key(key: &Labels, labels: &Labels, keep: &impl Fn(&str) -> bool) -> bool {
-    let mut kept = labels.packed_pairs().filter(|(name, _)| keep(name));
-    kept.try_fold(key.as_packed(), |rest, (_, pair)| rest.strip_prefix(pair))
-        .is_some_and(str::is_empty)
-}
-
-fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
-    let mut state = hasher.build_hasher();
-    // A packed pair contains its lengths, so it needs no separator.
-    for (_, pair) in labels.packed_pairs().filter(|(name, _)| keep(name)) {
-        state.write(pair.as_bytes());
+/// Returns the canonical bytes of the labels that `keep` selects.
+fn key_bytes(labels: &Labels, keep: &impl Fn(&str) -> bool) -> KeyBytes {
+    let mut key = KeyBytes::new();
+    for (name, pair) in labels.packed_pairs() {
+        if keep(name) {
+            key.extend_from_slice(pair.as_bytes());
+        }
     }
-    state.finish()
+    key
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use varve_model::SampleColumns;
 use varve_model::staleness::is_stale_nan;
-use varve_tsdb::select::Series as StoredSeries;
+use varve_model::{Sample, SampleColumns};
+use varve_tsdb::select::{Series as StoredSeries, SeriesSet};
 
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
+use crate::eval::evaluator::Sink;
 use crate::eval::stream::Batch;
 use crate::eval::time_cursor::TimeCursor;
 use crate::histogram::from_storage;
@@ -33,6 +34,25 @@ pub(super) struct InstantSelection {
     pub(super) steps: Steps,
     pub(super) lookback_ms: i64,
     pub(super) skip_buckets: bool,
+    /// The selection has one step, at its end, and needs only the newest sample of each series.
+    pub(super) only_newest: bool,
+}
+
+/// Passes the newest float of each series on, except for staleness markers. Returns `false` if the
+/// series must be read instead.
+pub(super) fn each_newest_float(set: &SeriesSet, sink: Sink<'_>) -> Result<bool> {
+    set.each_newest_float(|labels, newest| {
+        if is_stale_nan(newest.value) {
+            return Ok(());
+        }
+        let mut column = Column::absent(1);
+        column.set(0, newest.value);
+        sink(Series {
+            labels: labels.clone(),
+            drop_name: false,
+            column,
+        })
+    })
 }
 
 impl InstantSelection {
@@ -43,8 +63,16 @@ impl InstantSelection {
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = SampleColumns::default();
+        let mut n_newest = 0;
         out.reserve(stored.len())?;
         StoredSeries::try_for_each(stored, |series| {
+            // Fast path: the newest sample of a series of floats.
+            if self.only_newest
+                && let Some(newest) = series.newest_float()
+            {
+                n_newest += 1;
+                return self.push_newest(series, newest, limits, out);
+            }
             samples.clear();
             series.read(&mut samples)?;
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {
@@ -62,6 +90,34 @@ impl InstantSelection {
                 drop_name: false,
                 column,
             })
+        })?;
+        Ok(limits.ctx.count_samples(n_newest)?)
+    }
+
+    /// Produces a series of which only the newest sample was read.
+    #[inline]
+    fn push_newest(
+        &self,
+        series: &StoredSeries,
+        newest: Sample,
+        limits: &Limits,
+        out: &mut Batch<'_>,
+    ) -> Result<()> {
+        out.sample_stats.add_series();
+        if is_stale_nan(newest.value) {
+            return Ok(());
+        }
+        let mut column = limits.column(1)?;
+        let value = match self.field {
+            SampleField::Value => newest.value,
+            _ => seconds(newest.timestamp_ms),
+        };
+        column.set(0, value);
+        out.sample_stats.add_column(&column);
+        out.push(Series {
+            labels: series.labels().clone(),
+            drop_name: false,
+            column,
         })
     }
 
@@ -156,7 +212,6 @@ fn seconds(time_ms: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_model::Sample;
     use varve_model::staleness::STALE_NAN_BITS;
 
     fn samples(list: &[(i64, f64)]) -> SampleColumns {

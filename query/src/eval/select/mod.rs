@@ -79,6 +79,15 @@ impl Evaluator<'_> {
             ..pipeline.hints()
         };
         let set = self.select(selector, steps, lookback_ms, 0, hints)?;
+        // Fast path: the newest floats of the heads.
+        if only_newest
+            && field == SampleField::Value
+            && pipeline.passes_series_on()
+            && let Selected::Own(set) = &set
+            && instant::each_newest_float(set, &mut *sink)?
+        {
+            return Ok(());
+        }
         let batch_len = if only_newest {
             LATEST_BATCH_SERIES
         } else {
@@ -90,6 +99,8 @@ impl Evaluator<'_> {
             steps,
             lookback_ms,
             skip_buckets: selector.skip_buckets,
+            // Start timestamps are read with their samples.
+            only_newest: only_newest && field != SampleField::StartTimestamp,
         };
         self.run(
             id,

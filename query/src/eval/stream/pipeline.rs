@@ -75,6 +75,15 @@ impl Pipeline<'_> {
         }
     }
 
+    /// Returns `true` if each series leaves the pipeline as it comes from the source, and is not
+    /// counted or copied.
+    pub(in crate::eval) fn passes_series_on(&self) -> bool {
+        self.stages.is_empty()
+            && self.siblings.is_empty()
+            && self.copy_target.is_none()
+            && !self.sample_stats.is_on()
+    }
+
     /// Adds a pipeline without stages for each sibling. Their series need all labels.
     pub(in crate::eval) fn add_siblings(&mut self, siblings: impl ExactSizeIterator<Item = Self>) {
         if siblings.len() > 0 {

@@ -12,6 +12,7 @@ mod formats;
 mod groups;
 mod histograms;
 mod isolation;
+mod kept_selections;
 mod label_hints;
 mod label_order;
 mod label_queries;

@@ -8,6 +8,7 @@ use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 pub(super) fn contents(stats: &Stats) -> Vec<MetricFamily> {
     let mut all = head(stats);
     all.extend(blocks(stats));
+    all.extend(kept_selections(stats));
     all.extend(exemplars(stats));
     all.extend(regexps());
     all
@@ -96,6 +97,21 @@ fn blocks(stats: &Stats) -> Vec<MetricFamily> {
         ),
         ("varve_tsdb_merge_conflicts_total", compaction.n_conflicts),
     ])
+}
+
+fn kept_selections(stats: &Stats) -> Vec<MetricFamily> {
+    let kept = &stats.kept_selections;
+    let mut all = counts([
+        ("varve_tsdb_kept_selections", kept.n_kept),
+        ("varve_tsdb_kept_selections_bytes", kept.size_bytes),
+    ]);
+    let by_outcome = [
+        (["kept"], kept.n_found as f64),
+        (["updated"], kept.n_updated as f64),
+        (["resolved"], kept.n_resolved as f64),
+    ];
+    all.push(family("varve_tsdb_head_selections_total", by_outcome));
+    all
 }
 
 fn exemplars(stats: &Stats) -> Vec<MetricFamily> {
