@@ -83,7 +83,7 @@ pub use error::{Error, Result};
 pub use head::BudgetGroup;
 pub use options::{Options, WalOnCorruption, WalSync};
 pub use read_context::ReadContext;
-pub use store::import_writer::ImportWriter;
+pub use store::import_writer::{ImportBatch, ImportWriter};
 
 pub use wal::inspect;
 

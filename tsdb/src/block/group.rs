@@ -96,6 +96,18 @@ impl GroupBuilder {
         slice.n_samples += times_ms.len() as u32;
     }
 
+    /// Replaces the numbers of timestamp columns, which count the columns of this group, by their
+    /// ids in the block.
+    pub(crate) fn renumber_columns(&mut self, ids: &[TimestampColumnId]) {
+        for slice in self.slices.values_mut() {
+            for column in &mut slice.timestamp_columns {
+                if *column != NO_COLUMN {
+                    *column = ids[*column as usize].0;
+                }
+            }
+        }
+    }
+
     /// Ends the current series.
     pub(crate) fn end_series(&mut self) {
         self.n_series += 1;

@@ -5,28 +5,26 @@
 //! columns, and the buffers of the index in memory. Its memory does not depend on the number of
 //! series.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_env::Fs;
-use varve_model::{SampleColumns, TimeRange, start_timestamps};
+use varve_model::{SampleColumns, start_timestamps};
 
 use super::directory::{DIRECTORY_PAGE_SIZE, put_group};
 use super::footer::{Footer, header, trailer};
-use super::group::{GroupBuilder, SliceKey};
+use super::group::GroupBuilder;
 use super::index::IndexWriter;
 use super::meta::{BlockMeta, BlockOrigin};
 use super::page::{ListWriter, PageWriter};
-use super::rows::SERIES_SAMPLES_MAX;
-use super::rows::histograms::{RowSamples, n_fitting};
+use super::rows::histograms::RowSamples;
+use super::series_batch::{BatchGroup, SeriesBatch};
+use super::slice::{SliceSpan, check, slice};
 use super::symbol::Symbol;
 use super::temporary_file::TemporaryFile;
 use super::timestamps::TimestampColumnWriter;
 use crate::error::{Error, Result};
 
-/// Maximum time range of a page of rows: a query for an hour reads a third of a day, not all of it.
-const SLICE_MS: u64 = 8 * 3600 * 1000;
 /// Memory that the index writer uses before it spills to files.
 const INDEX_MEMORY_MAX: usize = 64 << 20;
 
@@ -41,7 +39,7 @@ pub(crate) struct BlockWriter {
     timestamp_columns: TimestampColumnWriter,
     group: GroupBuilder,
     groups: ListWriter,
-    spans: Vec<(SliceKey, Range<usize>)>,
+    spans: Vec<SliceSpan>,
     file: TemporaryFile,
 }
 
@@ -52,15 +50,7 @@ impl BlockWriter {
     /// [`Error::Io`]: `AlreadyExists` if a block with this id, finished or not, exists.
     pub(crate) fn create(fs: Arc<dyn Fs>, dir: &Path, origin: BlockOrigin) -> Result<Self> {
         let path = dir.join(origin.id.file_name());
-        let path_tmp = path.with_extension("block.tmp");
-        if fs.open(&path).is_ok() {
-            return Err(Error::io("create", &path)(
-                std::io::ErrorKind::AlreadyExists.into(),
-            ));
-        }
-        let (file, append) = TemporaryFile::create(Arc::clone(&fs), path_tmp.clone())?;
-        let mut pages = PageWriter::new(&path_tmp, append)?;
-        pages.write_raw(&header());
+        let (file, pages) = create_file(&fs, &path)?;
         Ok(Self {
             dir: dir.to_owned(),
             meta: BlockMeta::new(origin),
@@ -95,11 +85,10 @@ impl BlockWriter {
     /// If the labels are not above those of the previous series, or if there are no samples, or if
     /// the timestamps do not ascend within the window of the block.
     pub(crate) fn series(&mut self, labels: &[Symbol], samples: &SampleColumns) -> Result<()> {
-        let range = self.check(samples);
-        let start = self.pages.size();
-        self.index.series(&mut self.pages, labels)?;
-        self.meta.index_size += self.pages.size() - start;
-        self.slice(samples);
+        let window = self.meta.origin.window;
+        let range = check(samples, window);
+        self.index_series(labels)?;
+        slice(samples, window, &mut self.spans);
         // A series with more samples than fit a page gets a group of its own.
         let is_alone = self.spans.iter().any(|(key, _)| key.run > 0);
         if is_alone {
@@ -126,6 +115,45 @@ impl BlockWriter {
         } else {
             Ok(())
         }
+    }
+
+    /// Adds the series of a batch.
+    ///
+    /// # Errors
+    /// The errors of [`BlockWriter::series`].
+    ///
+    /// # Panics
+    /// If the labels are not above those of the previous series, or if the batch has another
+    /// window.
+    pub(crate) fn batch(&mut self, mut batch: SeriesBatch) -> Result<()> {
+        assert!(
+            batch.window == self.meta.origin.window,
+            "a batch belongs to the window of its block"
+        );
+        batch.finish();
+        self.end_group()?;
+        self.meta.range = self.meta.range.hull(batch.range);
+        self.meta.n_samples += batch.n_samples();
+        for group in batch.groups {
+            self.batch_group(group)?;
+        }
+        Ok(())
+    }
+
+    fn batch_group(&mut self, group: BatchGroup) -> Result<()> {
+        let mut start = 0;
+        for end in group.label_ends {
+            self.index_series(&group.labels[start..end])?;
+            self.meta.n_series += 1;
+            start = end;
+        }
+        let mut columns = Vec::with_capacity(group.columns.timestamps_ms.len());
+        for times_ms in &group.columns.timestamps_ms {
+            columns.push(self.timestamp_columns.put(&mut self.pages, times_ms)?);
+        }
+        self.group = group.rows;
+        self.group.renumber_columns(&columns);
+        self.end_group()
     }
 
     /// Returns the number of bytes written so far.
@@ -167,42 +195,11 @@ impl BlockWriter {
         Ok(footer.meta)
     }
 
-    /// Checks the preconditions and returns the time range of the samples.
-    fn check(&self, samples: &SampleColumns) -> TimeRange {
-        let times_ms = &samples.timestamps_ms[..];
-        assert!(
-            times_ms.len() == samples.values.len(),
-            "a value per timestamp"
-        );
-        assert!(times_ms.is_sorted_by(|a, b| a < b), "timestamps ascend");
-        let range = samples.range().expect("a series has samples");
-        assert!(
-            self.meta.origin.window.covers(range),
-            "samples are inside the window of the block"
-        );
-        range
-    }
-
-    /// Splits a series into slices of time, and each slice into runs that fit a page.
-    fn slice(&mut self, samples: &SampleColumns) {
-        let times_ms = &samples.timestamps_ms[..];
-        let window_ms = self.meta.origin.window.start_ms;
-        let slice_of = |time_ms: i64| time_ms.abs_diff(window_ms) / SLICE_MS;
-        self.spans.clear();
-        let mut first = 0;
-        while first < times_ms.len() {
-            let slice = slice_of(times_ms[first]);
-            let end =
-                first + times_ms[first..].partition_point(|&time_ms| slice_of(time_ms) == slice);
-            let mut run = 0;
-            while first < end {
-                let fitting = RowSamples::of(samples, first..end.min(first + SERIES_SAMPLES_MAX));
-                let run_end = first + n_fitting(fitting);
-                self.spans.push((SliceKey { slice, run }, first..run_end));
-                first = run_end;
-                run += 1;
-            }
-        }
+    fn index_series(&mut self, labels: &[Symbol]) -> Result<()> {
+        let start = self.pages.size();
+        self.index.series(&mut self.pages, labels)?;
+        self.meta.index_size += self.pages.size() - start;
+        Ok(())
     }
 
     fn end_group(&mut self) -> Result<()> {
@@ -219,4 +216,21 @@ impl BlockWriter {
         self.groups
             .push(&mut self.pages, |dst| put_group(dst, n_series, map, &rows))
     }
+}
+
+/// Creates the temporary file of the block `path`, which must not exist, and writes its header.
+///
+/// # Errors
+/// [`Error::Io`]: `AlreadyExists` if the block, finished or not, exists.
+pub(super) fn create_file(fs: &Arc<dyn Fs>, path: &Path) -> Result<(TemporaryFile, PageWriter)> {
+    if fs.open(path).is_ok() {
+        return Err(Error::io("create", path)(
+            std::io::ErrorKind::AlreadyExists.into(),
+        ));
+    }
+    let path_tmp = path.with_extension("block.tmp");
+    let (file, append) = TemporaryFile::create(Arc::clone(fs), path_tmp.clone())?;
+    let mut pages = PageWriter::new(&path_tmp, append)?;
+    pages.write_raw(&header());
+    Ok((file, pages))
 }

@@ -1,19 +1,19 @@
 //! Writes blocks for [`Db::import`](crate::Db::import).
 //!
 //! Used by `varve-prometheus`: it writes blocks directly to a directory, from which the store
-//! imports them later.
+//! imports them later. Any thread encodes series in an [`ImportBatch`]; one adds the batches in
+//! order.
 //!
 //! Crash: an unfinished block has a temporary name. The next [`ImportWriter::create`] with the same
 //! number removes it.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use varve_env::Fs;
 use varve_model::SampleColumns;
 
-use crate::block::{BlockId, BlockOrigin, BlockWriter, Symbol};
+use crate::block::{BlockId, BlockOrigin, BlockWriter, GROUP_SERIES_MAX, SeriesBatch, Symbol};
 use crate::compact::window_of;
 use crate::error::{Error, Result};
 
@@ -27,7 +27,7 @@ pub struct ImportWriter<'a> {
 
 impl<'a> ImportWriter<'a> {
     /// Creates block `number` in the directory `dir`, for the window of two hours that contains
-    /// `timestamp_ms`. `labels` are the names and values of all series that follow.
+    /// `timestamp_ms`. `labels` are the names and values of all series that follow, ascending.
     ///
     /// If two blocks have a sample of a series at one timestamp, [`Db::import`](crate::Db::import)
     /// stores the sample of the block with the lower number.
@@ -35,12 +35,15 @@ impl<'a> ImportWriter<'a> {
     /// # Errors
     /// [`Error::Io`], with `AlreadyExists` if `dir` has a block of that number. [`Error::Limit`]
     /// for too many labels.
+    ///
+    /// # Panics
+    /// If the labels do not ascend, or a name or value is empty.
     pub fn create(
         fs: &Arc<dyn Fs>,
         dir: &Path,
         number: u64,
         timestamp_ms: i64,
-        labels: BTreeSet<(&'a str, &'a str)>,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self> {
         let id = BlockId(number);
         let window = window_of(timestamp_ms);
@@ -54,7 +57,7 @@ impl<'a> ImportWriter<'a> {
         };
         remove_unfinished(&**fs, dir, id)?;
         let mut writer = BlockWriter::create(Arc::clone(fs), dir, origin)?;
-        let mut symbols = Vec::with_capacity(labels.len());
+        let mut symbols = Vec::new();
         for (name, value) in labels {
             symbols.push(((name, value), writer.symbol(name, value)?));
         }
@@ -87,6 +90,18 @@ impl<'a> ImportWriter<'a> {
         self.writer.series(&symbols, samples)
     }
 
+    /// Appends the series of a batch.
+    ///
+    /// # Errors
+    /// The errors of [`ImportWriter::add`].
+    ///
+    /// # Panics
+    /// If the batch is for another window, or the series are not in ascending order of labels.
+    pub fn add_batch(&mut self, batch: ImportBatch) -> Result<()> {
+        self.n_samples += batch.0.n_samples();
+        self.writer.batch(batch.0)
+    }
+
     /// Completes the block, makes it survive a power cut, and returns the number of its samples.
     /// Removes a block without samples.
     ///
@@ -104,6 +119,40 @@ impl std::fmt::Debug for ImportWriter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ImportWriter")
             .field("n_samples", &self.n_samples)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Consecutive series of a block of an [`ImportWriter`], encoded on any thread.
+pub struct ImportBatch(SeriesBatch);
+
+impl ImportBatch {
+    /// Number of series of a batch that fills all pages of its block. Other numbers are allowed.
+    pub const SERIES: usize = 2 * GROUP_SERIES_MAX;
+
+    /// Creates an empty batch of the window of two hours that contains `timestamp_ms`.
+    #[must_use]
+    pub fn new(timestamp_ms: i64) -> Self {
+        Self(SeriesBatch::new(window_of(timestamp_ms)))
+    }
+
+    /// Appends a series. `labels` are positions in the labels of [`ImportWriter::create`],
+    /// ascending. Skips a series without samples.
+    ///
+    /// # Panics
+    /// If the timestamps do not ascend, or lie outside the window.
+    pub fn push(&mut self, labels: impl Iterator<Item = u32>, samples: &SampleColumns) {
+        if !samples.is_empty() {
+            // Symbols are numbered in the order in which they are written.
+            self.0.push(labels.map(Symbol), samples);
+        }
+    }
+}
+
+impl std::fmt::Debug for ImportBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImportBatch")
+            .field("n_samples", &self.0.n_samples())
             .finish_non_exhaustive()
     }
 }

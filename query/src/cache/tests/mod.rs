@@ -202,7 +202,7 @@ fn imported_and_own_samples_invalidate_the_steps_that_they_affect() {
         timestamp_ms: 40 * 60_000,
         value: 1.0,
     });
-    let mut writer = varve_tsdb::ImportWriter::create(&fs, &import, 1, 0, labels.into()).unwrap();
+    let mut writer = varve_tsdb::ImportWriter::create(&fs, &import, 1, 0, labels).unwrap();
     writer.add(&labels, &samples).unwrap();
     writer.finish().unwrap();
     check(&db, &engine, "sum(a)", (10, 60), 51);

@@ -144,7 +144,7 @@ impl RunSorter {
     /// # Errors
     /// The errors of [`Merge::next`].
     pub(super) fn finish(mut self) -> Result<Merge> {
-        self.runs.sort_unstable();
+        sort(&mut self.runs);
         Merge::new(self.spills, self.runs)
     }
 
@@ -154,7 +154,7 @@ impl RunSorter {
             self.write(&mut || merge.next())?;
         }
         let mut runs = std::mem::take(&mut self.runs);
-        runs.sort_unstable();
+        sort(&mut runs);
         let mut sorted = runs.iter().copied();
         self.write(&mut || Ok(sorted.next()))?;
         runs.clear();
@@ -183,6 +183,12 @@ impl RunSorter {
         self.spills.push(Spill { file, pages });
         Ok(())
     }
+}
+
+/// Sorts runs by symbol, then series. Runs of a symbol do not overlap.
+fn sort(runs: &mut [PostingsRun]) {
+    // One comparison of 64 bits instead of up to three.
+    runs.sort_unstable_by_key(|run| u64::from(run.symbol.0) << 32 | u64::from(run.first));
 }
 
 /// Initial capacity in runs.

@@ -1,5 +1,6 @@
 //! Whole blocks against the data written to them.
 
+mod batches;
 mod read_cache;
 
 use std::io;
