@@ -33,6 +33,7 @@
 //! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`].
 //! Crash: a `*.tmp` file may remain, which `Db::open` removes.
 
+mod copy;
 mod directory;
 mod footer;
 mod group;

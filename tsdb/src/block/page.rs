@@ -137,9 +137,7 @@ impl PageWriter {
         let crc = crc32c::crc32c(&page[SIZE_OFFSET..]);
         page[..SIZE_OFFSET].copy_from_slice(&crc.to_le_bytes());
         self.size += u64::from(size);
-        if self.buffer.len() >= WRITE_SIZE {
-            self.flush()?;
-        }
+        self.flush_if_full()?;
         Ok(PageRef { offset, size })
     }
 
@@ -159,6 +157,17 @@ impl PageWriter {
             self.buffer.extend_from_slice(payload);
         }
         Ok(smaller)
+    }
+
+    /// Writes the buffer to the file if it is large.
+    ///
+    /// # Errors
+    /// The errors of [`PageWriter::flush`].
+    fn flush_if_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= WRITE_SIZE {
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Writes the buffer to the file and syncs the file.
@@ -351,6 +360,29 @@ impl Pages {
     /// # Errors
     /// The errors of [`Pages::cached_page`].
     pub(crate) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
+        let page = self.find_page(offset, end)?;
+        self.with_stored(page, |_| Some(page))
+    }
+
+    /// Verifies the checksum of the page at `offset`, which must end at or before `end`, and
+    /// appends it to `dst` as it is. Returns its size.
+    ///
+    /// # Errors
+    /// The errors of [`Pages::cached_page`] and [`PageWriter::flush`].
+    pub(crate) fn copy_page(&self, offset: u64, end: u64, dst: &mut PageWriter) -> Result<u32> {
+        let page = self.find_page(offset, end)?;
+        self.with_bytes(page, |bytes| {
+            Stored::verify(bytes).ok_or(WRONG_CHECKSUM)?;
+            dst.write_raw(bytes);
+            Ok(())
+        })?;
+        dst.flush_if_full()?;
+        Ok(page.size)
+    }
+
+    /// Returns the reference of the page at `offset`, which must end at or before `end`. Does not
+    /// verify the page.
+    fn find_page(&self, offset: u64, end: u64) -> Result<PageRef> {
         let mut header = [0; PAGE_HEADER_SIZE];
         self.read_at(&mut header, offset)?;
         let page = PageRef {
@@ -360,7 +392,7 @@ impl Pages {
         if u64::from(page.size) > end.saturating_sub(offset) {
             return Err(self.corrupt(offset, "a page extends beyond the pages"));
         }
-        self.with_stored(page, |_| Some(page))
+        Ok(page)
     }
 
     /// Reads and verifies a page, and passes it to `unpack`, which returns `None` if it is invalid.
@@ -368,6 +400,18 @@ impl Pages {
         &self,
         page: PageRef,
         unpack: impl FnOnce(Stored<'_>) -> Option<T>,
+    ) -> Result<T> {
+        self.with_bytes(page, |bytes| match Stored::verify(bytes) {
+            None => Err(WRONG_CHECKSUM),
+            Some(stored) => unpack(stored).ok_or("a page does not decompress to its size"),
+        })
+    }
+
+    /// Reads a page and passes its bytes to `read`, which returns why they are damaged.
+    fn with_bytes<T>(
+        &self,
+        page: PageRef,
+        read: impl FnOnce(&[u8]) -> Result<T, &'static str>,
     ) -> Result<T> {
         if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
             return Err(self.corrupt(
@@ -381,14 +425,11 @@ impl Pages {
         }
         let bytes = &mut room[..page.size as usize];
         self.read_at(bytes, page.offset)?;
-        let unpacked = match Stored::verify(bytes) {
-            None => Err("the checksum of a page is wrong"),
-            Some(stored) => unpack(stored).ok_or("a page does not decompress to its size"),
-        };
+        let found = read(bytes);
         if room.len() <= STORED_SIZE_MAX {
             STORED.set(room);
         }
-        unpacked.map_err(|reason| self.corrupt(page.offset, reason))
+        found.map_err(|reason| self.corrupt(page.offset, reason))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
@@ -493,6 +534,8 @@ thread_local! {
     /// operating system.
     static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
+
+const WRONG_CHECKSUM: &str = "the checksum of a page is wrong";
 
 /// Maximum size of the buffer that a thread keeps. Few pages are larger.
 const STORED_SIZE_MAX: usize = 256 << 10;

@@ -107,10 +107,18 @@ pub(crate) struct LoadedGroup<'a> {
     block: &'a Block,
     group: Group<'a>,
     map: Arc<[u8]>,
-    /// The pages of rows, each with its payload if it was read.
-    pages: Vec<(RowsRef, Option<Arc<[u8]>>)>,
+    pages: Vec<LoadedPage>,
     /// Size of the rows of the series that was read last.
     rows_size: u64,
+}
+
+/// A page of rows of a group.
+struct LoadedPage {
+    rows_ref: RowsRef,
+    /// `None` until the page is read.
+    payload: Option<Arc<[u8]>>,
+    /// The rows that were read last. The next ones follow.
+    place: RowsPlace,
 }
 
 impl<'a> LoadedGroup<'a> {
@@ -121,7 +129,11 @@ impl<'a> LoadedGroup<'a> {
         block.map(group, &map)?;
         let pages = group
             .pages_in(TimeRange::ALL)
-            .map(|(_, rows)| (rows, None))
+            .map(|(_, rows_ref)| LoadedPage {
+                rows_ref,
+                payload: None,
+                place: RowsPlace::default(),
+            })
             .collect();
         Ok(Self {
             block,
@@ -152,8 +164,12 @@ impl<'a> LoadedGroup<'a> {
             pages,
             rows_size,
         } = self;
-        let (at, payload) = &mut pages[i];
-        let page = at.page();
+        let LoadedPage {
+            rows_ref,
+            payload,
+            place,
+        } = &mut pages[i];
+        let page = rows_ref.page();
         let unreadable = |why| block.pages.unreadable(page, why);
         if payload.is_none() {
             let read = block.pages.read_page(page)?;
@@ -173,14 +189,9 @@ impl<'a> LoadedGroup<'a> {
             let start = out.len();
             timestamp_columns.append(*group, id, &mut out.timestamps_ms)?;
             let n = out.timestamps_ms.len() - start;
-            rows.decode(
-                rows.place_of(series_idx, RowsPlace::default()),
-                n,
-                0..n,
-                Needed::All,
-                out,
-            )
-            .map_err(unreadable)?;
+            *place = rows.place_of(series_idx, *place);
+            rows.decode(*place, n, 0..n, Needed::All, out)
+                .map_err(unreadable)?;
         }
         // A group of one series may have many large pages.
         if group.n_series == 1 {

@@ -1,5 +1,7 @@
 //! Verification of a whole block: every checksum, every encoding, and all redundant information.
 
+use std::thread;
+
 use varve_context::QueryContext;
 use varve_model::{SampleColumns, TimeRange};
 
@@ -19,9 +21,27 @@ impl Block {
     /// - [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted.
     pub(crate) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         self.verify_checksums(ctx)?;
-        self.verify_timestamp_columns(ctx)?;
-        self.verify_groups(ctx)?;
+        self.verify_samples(ctx)?;
         self.index.verify(ctx)
+    }
+
+    /// Verifies everything except for the checksums of pages that nothing refers to, on two
+    /// threads.
+    ///
+    /// # Errors
+    /// The errors of [`Block::verify`].
+    pub(super) fn verify_contents(&self, ctx: &QueryContext) -> Result<()> {
+        thread::scope(|scope| {
+            let index = scope.spawn(|| self.index.verify(ctx));
+            let samples = self.verify_samples(ctx);
+            let index = index.join().expect("a verification does not panic");
+            samples.and(index)
+        })
+    }
+
+    fn verify_samples(&self, ctx: &QueryContext) -> Result<()> {
+        self.verify_timestamp_columns(ctx)?;
+        self.verify_groups(ctx)
     }
 
     /// Verifies that the pages are consecutive from header to footer and have correct checksums.

@@ -1,23 +1,21 @@
-//! Imports: rewriting whole blocks of a directory into the store.
+//! Imports: copying whole blocks of a directory into the store.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use varve_model::TimeRange;
 
 use crate::batch::SampleSource;
 use crate::block::set::pending_import::{PendingImport, importable, rename_sources};
-use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
-use crate::compact::{Merging, merge};
+use crate::block::{Block, BlockId, BlockOrigin};
 use crate::error::Result;
 use crate::store::store::Store;
 
 impl Store {
-    /// Imports blocks. See [`Db::import`](crate::Db::import). Each block is rewritten with an id of
-    /// this store and verified while it is rewritten. The blocks of a failed or interrupted import
-    /// are removed ([`PendingImport`]).
+    /// Imports blocks. See [`Db::import`](crate::Db::import). Each block is verified, and copied
+    /// with an id of this store. The blocks of a failed or interrupted import are removed
+    /// ([`PendingImport`]).
     ///
     /// # Errors
     /// The errors of [`Db::import`](crate::Db::import).
@@ -71,7 +69,7 @@ impl Store {
         let mut imported = Vec::with_capacity(paths.len());
         let deletions = self.blocks.last_deletion();
         for (path, (id, flush)) in paths.iter().zip(ids_and_flushes) {
-            imported.extend(self.import_one(path, BlockId(id), flush, deletions)?);
+            imported.push(self.import_one(path, BlockId(id), flush, deletions)?);
         }
         let newest_ms = imported
             .iter()
@@ -98,7 +96,7 @@ impl Store {
         id: BlockId,
         flush: u64,
         deletions: u64,
-    ) -> Result<Option<Arc<Block>>> {
+    ) -> Result<Arc<Block>> {
         let source = self.blocks.open_foreign(path)?;
         let origin = BlockOrigin {
             id,
@@ -108,14 +106,9 @@ impl Store {
             sources: Vec::new(),
             deletions,
         };
-        let stop = AtomicBool::new(false);
-        let merging = Merging {
-            fs: Arc::clone(&self.options.fs),
-            dir: self.blocks.dir(),
-            throttle: &self.throttle,
-            stop: &stop,
-        };
-        let merged = merge(&[Arc::new(StoredBlock::whole(source))], origin, &merging)?;
-        merged.meta.map(|_| self.blocks.open_block(id)).transpose()
+        source.copy_verified(&self.options.fs, self.blocks.dir(), origin, |size| {
+            self.throttle.spend(size);
+        })?;
+        self.blocks.open_block(id)
     }
 }

@@ -116,6 +116,16 @@ impl Block {
         Err(block.pages.corrupt(block.footer.offset, reason))
     }
 
+    /// Reads the footer again.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
+    pub(in crate::block) fn read_footer(&self) -> Result<Footer> {
+        let payload = self.pages.read_page(self.footer)?;
+        Footer::decode(&payload, self.meta.size)
+            .map_err(|why| self.pages.unreadable(self.footer, why))
+    }
+
     /// Returns the origin and the statistics.
     pub(crate) fn meta(&self) -> &BlockMeta {
         &self.meta

@@ -80,14 +80,6 @@ impl StoredBlock {
         })
     }
 
-    /// Returns the block without tombstones.
-    pub(crate) fn whole(block: Arc<Block>) -> Self {
-        Self {
-            block,
-            deleted: Vec::new(),
-        }
-    }
-
     /// Returns the deleted ranges of a series.
     pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
         self.deleted

@@ -1,4 +1,4 @@
-//! Batches that other threads encoded.
+//! Batches that other threads encoded, and copies under another origin.
 
 use super::*;
 use crate::block::SeriesBatch;
@@ -59,4 +59,65 @@ fn a_batch_of_full_groups_takes_as_many_bytes_as_single_series() {
     assert_eq!(block.meta(), &single.meta);
     assert_eq!(block.groups.len(), 2);
     check_scan(&block, &model);
+}
+
+#[test]
+fn a_copy_has_the_pages_and_another_origin() {
+    let model: Model = (0..300)
+        .map(|i| columns((0..30).map(|k| (START_MS + i + k * 15_000, k as f64))))
+        .collect();
+    let Written { dir, path, meta } = written(2, &model);
+    let block = open(&path).unwrap();
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let copied = BlockOrigin {
+        id: BlockId(9),
+        flushes: (70_000, 70_000),
+        sources: Vec::new(),
+        ..origin(2)
+    };
+    let mut n_written = 0;
+    block
+        .copy_verified(&fs, dir.path(), copied.clone(), |size| n_written = size)
+        .unwrap();
+    let copy_path = dir.path().join("00000009.block");
+    let copy = open(&copy_path).unwrap();
+    assert_eq!(n_written, copy.footer.offset);
+    let pages = |path: &Path| std::fs::read(path).unwrap()[..block.footer.offset as usize].to_vec();
+    assert!(pages(&copy_path) == pages(&path));
+    let expected = BlockMeta {
+        origin: copied.clone(),
+        size: std::fs::metadata(&copy_path).unwrap().len(),
+        ..meta
+    };
+    assert_eq!(copy.meta(), &expected);
+    check_scan(&copy, &model);
+    copy.verify(&QueryContext::unbounded()).unwrap();
+    let again = block.copy_verified(&fs, dir.path(), copied, |_| {});
+    assert!(again.is_err(), "a block is never overwritten");
+}
+
+/// Every byte is verified before the copy gets its name.
+#[test]
+fn a_damaged_block_is_not_copied() {
+    let model: Model = (0..40)
+        .map(|i| columns((0..30).map(|k| (START_MS + i + k * 15_000, k as f64))))
+        .collect();
+    let Written {
+        path,
+        meta,
+        dir: _dir,
+    } = written(2, &model);
+    let bytes = std::fs::read(&path).unwrap();
+    for at in (0..meta.size as usize).step_by(29) {
+        let dir = tempfile::tempdir().unwrap();
+        let damaged_path = dir.path().join("damaged");
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&damaged_path, damaged).unwrap();
+        let fs: Arc<dyn Fs> = Arc::new(RealFs);
+        let copied = open(&damaged_path)
+            .and_then(|block| block.copy_verified(&fs, dir.path(), origin(2), |_| {}));
+        assert!(copied.is_err(), "byte {at}");
+        assert_eq!(fs.list(dir.path()).unwrap(), ["damaged"], "byte {at}");
+    }
 }
