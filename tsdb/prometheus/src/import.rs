@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use varve_context::Limit;
 use varve_env::Fs;
-use varve_env::damage::{DamageKind, DamageReport};
-use varve_model::histogram::HISTOGRAM_BUCKETS_MAX;
+use varve_env::damage::DamageReport;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, ImportWriter, Result};
 
 use super::block::BlockReader;
+use super::histogram_limits::remove_too_large;
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
 
 /// Result of importing a block.
@@ -125,33 +125,16 @@ fn import_window(
             columns.clear();
             series.read_window(window, &mut columns, damage);
             columns.retain(window);
-            remove_too_large(&mut columns, series.labels(), block_dir, damage);
+            remove_too_large(
+                &mut columns,
+                || format!("{:?}", series.labels()),
+                block_dir,
+                damage,
+            );
             writer.add(series.labels(), &columns)?;
         }
     }
     writer.finish()
-}
-
-/// Removes and reports the histograms that a store does not accept.
-fn remove_too_large(
-    columns: &mut SampleColumns,
-    labels: &[(&str, &str)],
-    block_dir: &Path,
-    damage: &mut DamageReport,
-) {
-    let too_large = columns
-        .histograms
-        .iter()
-        .filter(|(_, histogram)| !histogram.fits());
-    let times_ms: Vec<i64> = too_large
-        .map(|(idx, _)| columns.timestamps_ms[*idx as usize])
-        .collect();
-    for timestamp_ms in times_ms {
-        columns.remove(TimeRange::at(timestamp_ms));
-        let limit = format!("more than {HISTOGRAM_BUCKETS_MAX} buckets, spans or bounds");
-        let reason = format!("a histogram of {labels:?} at {timestamp_ms} ms has {limit}");
-        damage.push(block_dir, 0, DamageKind::Unsupported, reason);
-    }
 }
 
 #[cfg(test)]
@@ -161,7 +144,7 @@ mod tests {
     use crate::chunk::{Encoder, StartTimestamps};
     use crate::testing::{encoded, fs};
     use varve_env::testing::MemFs;
-    use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
+    use varve_model::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
     use varve_tsdb::{Db, Options};
 
     const HOUR_MS: i64 = 3_600_000;

@@ -19,9 +19,9 @@
 pub mod block;
 pub mod chunk;
 mod cursor;
-pub mod exemplars_and_metadata;
 pub mod export;
 pub mod head_chunks;
+mod histogram_limits;
 pub mod import;
 pub mod inspect;
 pub mod recover;

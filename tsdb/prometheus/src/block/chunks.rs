@@ -17,6 +17,7 @@ use varve_tsdb::{Error, Result};
 
 use super::buffered_file::BufferedFile;
 use crate::chunk::Encoding;
+use crate::cursor::Cursor;
 
 /// Size at which chunks continue in the next file.
 pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;
@@ -135,6 +136,14 @@ impl ChunkWriter {
         file.write(&[VERSION, 0, 0, 0])?;
         Ok(file)
     }
+}
+
+/// Returns the encoding and the bytes of a chunk from [`frame`].
+pub(super) fn unframe(framed: &[u8]) -> Option<(Encoding, &[u8])> {
+    let mut src = Cursor::new(framed);
+    let size = src.n_items()?;
+    let encoding = Encoding::from_code(src.u8()?)?;
+    Some((encoding, src.bytes(size)?))
 }
 
 /// Appends a chunk with the fields around it in a file.

@@ -4,10 +4,12 @@
 //! them and assigns their refs. Then the index entries can be encoded, and
 //! [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
 
-use super::chunks::frame;
+use varve_model::SampleColumns;
+
+use super::chunks::{frame, unframe};
 use super::index::{IndexEntries, IndexedChunk, SERIES_ALIGN, put_entry};
 use super::meta::BlockStats;
-use crate::chunk::Chunk;
+use crate::chunk::{self, Chunk};
 
 /// Consecutive series of a block.
 #[derive(Debug, Default)]
@@ -59,6 +61,28 @@ impl SeriesGroup {
         self.ends.truncate(n_chunks);
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
         self.open = BlockStats::default();
+    }
+
+    /// Appends the samples of a series of the group to empty columns.
+    pub(crate) fn decode(&self, series_idx: usize, dst: &mut SampleColumns) {
+        let first_chunk = series_idx
+            .checked_sub(1)
+            .map_or(0, |before| self.series[before]);
+        let mut later = SampleColumns::default();
+        for idx in first_chunk..self.series[series_idx] {
+            let start = idx.checked_sub(1).map_or(0, |before| self.ends[before]);
+            let (encoding, bytes) =
+                unframe(&self.bytes[start..self.ends[idx]]).expect("`push` framed it");
+            let columns = if dst.is_empty() {
+                &mut *dst
+            } else {
+                &mut later
+            };
+            let decoded = chunk::decode(encoding, bytes, columns);
+            debug_assert_eq!(decoded, Ok(()), "what was encoded, or verified, before");
+            dst.merge(&later);
+            later.clear();
+        }
     }
 
     /// Encodes the entries of the index. `labels` returns the labels of a series of the group as

@@ -22,11 +22,7 @@ use super::xor2::Xor2State;
 /// [`ChunkError`]; the samples before the damage have been appended.
 pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     match encoding {
-        Encoding::Xor => for_each_float(bytes, |sample| {
-            check_order(dst.timestamps_ms.last().copied(), sample.timestamp_ms)?;
-            dst.push(sample);
-            Ok(())
-        }),
+        Encoding::Xor => decode_floats(bytes, dst),
         Encoding::Xor2 => decode_floats_with_starts(bytes, dst),
         Encoding::Histogram | Encoding::HistogramSt => {
             decode_histograms::<DeltaOfDelta>(encoding, bytes, dst)
@@ -64,6 +60,16 @@ fn for_each_float(
     let mut src = BitReader::new(&bytes[2..]);
     let mut state = XorState::default();
     (0..n_samples).try_for_each(|idx| each(state.take(&mut src, idx)?))
+}
+
+fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
+    // A chunk before may have start timestamps.
+    dst.push_start(0);
+    for_each_float(bytes, |sample| {
+        check_order(dst.timestamps_ms.last().copied(), sample.timestamp_ms)?;
+        dst.push(sample);
+        Ok(())
+    })
 }
 
 fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {

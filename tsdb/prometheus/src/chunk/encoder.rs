@@ -57,6 +57,7 @@ impl Encoder {
     pub fn push(&mut self, sample: Sample, start_ms: i64) {
         if let Some(Appender::Float(appender)) = &mut self.open
             && !is_full(appender.n_samples, appender.bits.size())
+            && (start_ms == 0 || self.starts == StartTimestamps::Drop || appender.has_starts())
         {
             return appender.push(sample, start_ms);
         }
@@ -131,7 +132,8 @@ impl Encoder {
         // Fast path: only floats.
         if columns.histograms.is_empty()
             && self.open.is_none()
-            && self.starts == StartTimestamps::Drop
+            && (self.starts == StartTimestamps::Drop
+                || self.starts == StartTimestamps::KeepKnown && columns.starts_ms.is_empty())
         {
             return self.push_floats(&columns.timestamps_ms[rows.clone()], &columns.values[rows]);
         }
@@ -244,9 +246,15 @@ enum FloatState {
 
 impl FloatAppender {
     fn start(starts: StartTimestamps, sample: Sample, start_ms: i64) -> Self {
-        let (state, header_size) = match starts {
-            StartTimestamps::Drop => (FloatState::Xor(XorState::default()), 2),
-            StartTimestamps::Keep => (FloatState::Xor2(Xor2State::default()), 3),
+        let has_starts = match starts {
+            StartTimestamps::Drop => false,
+            StartTimestamps::Keep => true,
+            StartTimestamps::KeepKnown => start_ms != 0,
+        };
+        let (state, header_size) = if has_starts {
+            (FloatState::Xor2(Xor2State::default()), 3)
+        } else {
+            (FloatState::Xor(XorState::default()), 2)
         };
         let mut appender = Self {
             state,
@@ -257,6 +265,11 @@ impl FloatAppender {
         };
         appender.push(sample, start_ms);
         appender
+    }
+
+    /// Returns `true` if the chunk can have start timestamps.
+    fn has_starts(&self) -> bool {
+        matches!(self.state, FloatState::Xor2(_))
     }
 
     fn push(&mut self, sample: Sample, start_ms: i64) {

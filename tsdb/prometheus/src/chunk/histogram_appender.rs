@@ -62,7 +62,8 @@ impl<C: CountCodec> HistogramAppender<C> {
             ResetHint::Reset => CounterResetHeader::Reset,
             ResetHint::Unknown | ResetHint::NoReset => CounterResetHeader::Unknown,
         };
-        Self::with_header(C::ENCODINGS[starts as usize], reset, sample)
+        let has_starts = starts != StartTimestamps::Drop;
+        Self::with_header(C::ENCODINGS[usize::from(has_starts)], reset, sample)
     }
 
     fn with_header(encoding: Encoding, reset: CounterResetHeader, sample: HistogramSample) -> Self {

@@ -28,6 +28,9 @@ pub enum StartTimestamps {
     Drop,
     /// With start timestamps: encodings 4 to 6, which Prometheus reads since version 3.12.
     Keep,
+    /// With the start timestamps that are known: as `Keep`, but a chunk of floats without any has
+    /// encoding 1, which takes less memory while it is open.
+    KeepKnown,
 }
 
 /// State of the start timestamps of a chunk after its samples so far.

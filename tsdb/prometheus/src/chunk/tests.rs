@@ -444,6 +444,30 @@ proptest! {
         let _ = decode(Encoding::from_code(code).unwrap(), &bytes, &mut SampleColumns::default());
     }
 
+    /// Known start timestamps cost a chunk of another encoding only where they are.
+    #[test]
+    fn floats_with_some_start_timestamps_keep_them(samples in samples(), known in any::<u64>()) {
+        let [mut some, mut all] = [StartTimestamps::KeepKnown, StartTimestamps::Keep].map(Encoder::new);
+        let mut n_known = 0;
+        for (idx, (timestamp_ms, value, start_ms)) in samples.into_iter().enumerate() {
+            let start_ms = if known >> (idx / 8 % 64) & 1 == 1 { start_ms } else { 0 };
+            n_known += usize::from(start_ms != 0);
+            let sample = Sample { timestamp_ms, value: f64::from_bits(value) };
+            some.push(sample, start_ms);
+            all.push(sample, start_ms);
+        }
+        let (some, all) = (some.finish(), all.finish());
+        prop_assert_eq!(bits(&decode_all(&some)), bits(&decode_all(&all)));
+        let has_starts = |chunk: &Chunk| {
+            let columns = decode_all(std::slice::from_ref(chunk));
+            (0..columns.len()).any(|idx| columns.start_ms(idx) != 0)
+        };
+        for chunk in &some {
+            prop_assert_eq!(chunk.encoding == Encoding::Xor2, has_starts(chunk));
+        }
+        prop_assert!(n_known > 0 || some.iter().all(|chunk| chunk.encoding == Encoding::Xor));
+    }
+
     #[test]
     fn float_time_range_agrees_with_decode(
         samples in samples(),
@@ -483,6 +507,21 @@ proptest! {
         for (at, bit) in flips.iter() { bytes[at.index(chunks[0].bytes.len())] ^= 1 << bit; }
         let _ = decode(chunks[0].encoding, &bytes, &mut SampleColumns::default());
     }
+}
+
+/// The floats of the second chunk used to have the last start timestamp of the first one.
+#[test]
+fn floats_after_a_chunk_with_start_timestamps_have_none() {
+    let mut encoder = Encoder::new(StartTimestamps::Keep);
+    let sample = |timestamp_ms| Sample {
+        timestamp_ms,
+        value: 1.0,
+    };
+    encoder.push(sample(10), 5);
+    let mut chunks = encoder.finish();
+    chunks.extend(encode(&floats(&[(20, 2.0)]), StartTimestamps::Drop));
+    let columns = decode_all(&chunks);
+    assert_eq!([0, 1].map(|idx| columns.start_ms(idx)), [5, 0]);
 }
 
 /// Values of all widths, so that chunks end by their number of samples and by their size.

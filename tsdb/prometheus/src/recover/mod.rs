@@ -1,4 +1,5 @@
-//! Recovers blocks from the WAL, WBL and head chunks of a Prometheus data directory.
+//! Recovers blocks from the WAL, WBL and head chunks of a Prometheus data directory: blocks of
+//! Prometheus, or of the store for an import.
 //!
 //! For a Prometheus that no longer starts: the blocks replace `wal`, `wbl` and `chunks_head`. They
 //! contain the samples that Prometheus' own replay would restore. Unlike there, damage loses only
@@ -13,7 +14,7 @@
 //!    exceed the memory budget, all chunks, including open ones, are spilled to a file.
 //! 4. `output`: writes a block per window with its series in label order. Most chunks are copied.
 //!    Chunks that overlap out-of-order samples, split chunks or tombstones are decoded, merged and
-//!    encoded again.
+//!    encoded again. For a block of the store, all of them are decoded.
 //!
 //! # Semantics, as in Prometheus' replay
 //! - In-order samples are dropped if they are older than the end of the newest block, or older than
@@ -29,9 +30,11 @@
 //! Crash: the next run removes unfinished blocks and [`SPILL_DIR`], and writes the same blocks
 //! again.
 
+mod exemplars_and_metadata;
 mod input;
 mod options;
 mod output;
+mod recovery;
 mod replay;
 mod replayed;
 mod report;
@@ -48,10 +51,16 @@ use std::sync::Arc;
 use varve_env::{Fs, ReadOnlyFs};
 use varve_tsdb::{Error, Result};
 
+use crate::chunk::StartTimestamps;
+pub use exemplars_and_metadata::ExemplarsAndMetadata;
+use input::Input;
 pub use options::{CONCURRENCY_MAX, RecoverOptions};
+use recovery::{Recovery, Target};
+use replayed::Replayed;
 pub(crate) use report::UNKNOWN_SERIES_MAX;
-pub use report::{Progress, RecordCounts, RecoverPhase, Report, UnknownSeries};
+pub use report::{ImportedHead, Progress, RecordCounts, RecoverPhase, Report, UnknownSeries};
 pub use shard::SPILL_DIR;
+use shard::SpillDir;
 pub use unknown_series::{UNKNOWN_SAMPLES, histogram_json};
 pub use windows::{WINDOW_MS, WINDOWS_MAX, range_of};
 
@@ -71,24 +80,81 @@ pub fn recover(
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
+    let ((), report) = replay_and_write(
+        fs,
+        source,
+        out,
+        Target::Prometheus,
+        options,
+        progress,
+        output::write_blocks,
+    )?;
+    Ok(report)
+}
+
+/// Reads the same samples as [`recover`] does, and writes them as blocks of the store to `out`,
+/// numbered from 1, for [`Db::import`](varve_tsdb::Db::import). Start timestamps are kept, whatever
+/// the options say. Returns the newest `exemplars_max` exemplars, and the metadata.
+///
+/// # Errors
+/// The errors of [`recover`].
+pub fn import_head(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    out: &Path,
+    options: &RecoverOptions,
+    exemplars_max: usize,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<ImportedHead> {
+    let options = RecoverOptions {
+        start_timestamps: StartTimestamps::KeepKnown,
+        ..options.clone()
+    };
+    let (written, report) = replay_and_write(
+        fs,
+        source,
+        out,
+        Target::Store { exemplars_max },
+        &options,
+        progress,
+        |recovery, replayed, report| output::write_store_blocks(recovery, source, replayed, report),
+    )?;
+    Ok(ImportedHead {
+        report,
+        n_blocks: written.n_blocks,
+        n_samples: written.n_samples,
+        exemplars_and_metadata: written.exemplars_and_metadata,
+    })
+}
+
+/// Replays the files of `source`, and calls `write` with the result.
+fn replay_and_write<T>(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    out: &Path,
+    target: Target,
+    options: &RecoverOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+    write: impl FnOnce(&Recovery<'_>, Replayed, &mut Report) -> Result<T>,
+) -> Result<(T, Report)> {
     let pool = pool(options)?;
     fs.create_dir(out).map_err(Error::io("create", out))?;
     let mut report = Report::default();
-    let input = pool.install(|| input::Input::open(&**fs, source, &mut report))?;
-    let spill = shard::SpillDir::create(fs, &out.join(SPILL_DIR))?;
-    let replayed = replay::replay(
+    let input = pool.install(|| Input::open(&**fs, source, &mut report))?;
+    let spill = SpillDir::create(fs, &out.join(SPILL_DIR))?;
+    let recovery = Recovery {
         fs,
-        input,
         out,
+        target,
         options,
-        &pool,
-        &spill,
-        &mut report,
+        pool: &pool,
+        spill: &spill,
         progress,
-    )?;
-    output::write(fs, replayed, out, options, &pool, &mut report, progress)?;
+    };
+    let replayed = replay::replay(&recovery, input, &mut report)?;
+    let written = write(&recovery, replayed, &mut report)?;
     spill.remove()?;
-    Ok(report)
+    Ok((written, report))
 }
 
 /// Dry run of [`recover`]: replays without a memory limit and writes nothing.
@@ -108,19 +174,19 @@ pub fn replay_only(
         ..options.clone()
     };
     let mut report = Report::default();
-    let input = pool.install(|| input::Input::open(&*fs, source, &mut report))?;
+    let input = pool.install(|| Input::open(&*fs, source, &mut report))?;
     let nowhere = source.join(SPILL_DIR);
-    let spill = shard::SpillDir::create(&fs, &nowhere)?;
-    replay::replay(
-        &fs,
-        input,
-        &nowhere,
-        &options,
-        &pool,
-        &spill,
-        &mut report,
+    let spill = SpillDir::create(&fs, &nowhere)?;
+    let recovery = Recovery {
+        fs: &fs,
+        out: &nowhere,
+        target: Target::Prometheus,
+        options: &options,
+        pool: &pool,
+        spill: &spill,
         progress,
-    )?;
+    };
+    replay::replay(&recovery, input, &mut report)?;
     Ok(report)
 }
 

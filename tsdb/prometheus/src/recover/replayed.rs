@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use varve_model::TimeRange;
 
+use super::exemplars_and_metadata::ExemplarsAndMetadata;
 use super::input::Input;
 use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{Shard, ShardLayout};
@@ -15,6 +16,8 @@ pub(crate) struct Replayed {
     pub(super) layout: ShardLayout,
     pub(crate) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     pub(super) input: Input,
+    /// Empty unless blocks of the store are written.
+    pub(super) exemplars_and_metadata: ExemplarsAndMetadata,
 }
 
 impl Replayed {

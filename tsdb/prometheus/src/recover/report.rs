@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use varve_env::damage::DamageReport;
 
+use super::exemplars_and_metadata::ExemplarsAndMetadata;
 use crate::block::BlockMeta;
 use crate::wal::RecordType;
 
@@ -55,6 +56,19 @@ pub struct Report {
     pub unknown_series: BTreeMap<u64, UnknownSeries>,
     /// Bytes spilled to disk.
     pub spilled_size: u64,
+}
+
+/// The result of importing the WAL, WBL and head chunks of a data directory.
+#[derive(Debug)]
+pub struct ImportedHead {
+    /// The report of the recovery. It lists no blocks.
+    pub report: Report,
+    /// Number of blocks written.
+    pub n_blocks: u64,
+    /// Number of samples in them.
+    pub n_samples: u64,
+    /// What the blocks do not store.
+    pub exemplars_and_metadata: ExemplarsAndMetadata,
 }
 
 /// Number of records by type.

@@ -12,9 +12,7 @@ use varve_env::damage::DamageReport;
 use varve_env::{Fs, RealFs};
 use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
-use varve_prometheus::chunk::StartTimestamps;
-use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exemplars_and_metadata};
-use varve_prometheus::recover::RecoverOptions;
+use varve_prometheus::recover::{ExemplarsAndMetadata, import_head};
 use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
@@ -22,9 +20,9 @@ use super::args::ImportArgs;
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;
-use crate::wal::prometheus::recover::{default_options, recover_with_progress};
+use crate::wal::prometheus::recover::{default_options, with_progress};
 use block::build_block;
-use staging::Staging;
+use staging::{Built, Staging};
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
@@ -40,18 +38,25 @@ impl ImportArgs {
     }
 }
 
+/// The result of building blocks.
+pub(super) struct Staged {
+    pub(super) verdict: Verdict,
+    /// What the blocks do not store; `None` if the source has no WAL.
+    exemplars_and_metadata: Option<ExemplarsAndMetadata>,
+}
+
 /// Builds blocks from a Prometheus data directory, then imports all of them at once.
 pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
-    let verdict = stage(args)?;
-    import_staged(args)?;
-    Ok(verdict)
+    let staged = stage(args)?;
+    import_staged(args, staged.exemplars_and_metadata)?;
+    Ok(staged.verdict)
 }
 
 /// Builds blocks and puts them where the store imports them from.
 ///
 /// # Errors
 /// If the source does not exist, or another import is running, and for I/O errors.
-pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
+pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     let bucket = args.bucket()?;
     if bucket.is_none() && !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
@@ -63,10 +68,13 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut staging = Staging::open(&args.path)?;
     let mut damage = DamageReport::default();
-    match &bucket {
-        Some(bucket) => bucket::build(&fs, bucket, &args.block_labels, &mut staging, &mut damage)?,
-        None => build(&fs, args, &mut staging, &mut damage)?,
-    }
+    let exemplars_and_metadata = match &bucket {
+        Some(bucket) => {
+            bucket::build(&fs, bucket, &args.block_labels, &mut staging, &mut damage)?;
+            None
+        }
+        None => Some(build(&fs, args, &mut staging, &mut damage)?),
+    };
     let built = staging.built();
     staging.hand_over(&*fs, &args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
@@ -74,7 +82,10 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
         "built {} blocks with {} samples",
         built.n_blocks, built.n_samples
     );
-    Ok(Verdict::from_damage(&damage))
+    Ok(Staged {
+        verdict: Verdict::from_damage(&damage),
+        exemplars_and_metadata,
+    })
 }
 
 fn build(
@@ -82,66 +93,87 @@ fn build(
     args: &ImportArgs,
     staging: &mut Staging,
     damage: &mut DamageReport,
-) -> Result<()> {
-    let options = RecoverOptions {
-        start_timestamps: StartTimestamps::Keep,
-        ..default_options(4)
-    };
-    let logs_dir = staging.logs_dir();
+) -> Result<ExemplarsAndMetadata> {
+    let head_dir = staging.head_dir();
     // The WAL may have grown since an earlier run.
-    remove_dir(&logs_dir)?;
-    let report =
-        recover_with_progress(fs, &args.source, &logs_dir, &options).context("read the WAL")?;
-    damage.append(report.damage);
-    let mut sources: Vec<PathBuf> =
-        BlockReader::list(&**fs, &args.source).context("list the blocks")?;
-    sources.extend(
-        report
-            .blocks
-            .iter()
-            .map(|block| logs_dir.join(block.ulid.to_string())),
-    );
-    let sizes: Vec<u64> = sources
+    remove_dir(&head_dir)?;
+    // Prometheus may cut a block from its head meanwhile. So the head is read before the blocks are
+    // listed: a sample is in the blocks of both then, not of none.
+    let head = with_progress(|progress| {
+        let options = default_options(4);
+        let exemplars_max = store_options().exemplars_max;
+        import_head(
+            fs,
+            &args.source,
+            &head_dir,
+            &options,
+            exemplars_max,
+            progress,
+        )
+    })
+    .context("read the WAL")?;
+    damage.append(head.report.damage);
+    let blocks = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
+    build_blocks(fs, args, &blocks, staging, damage)?;
+    staging.add_head(Built {
+        n_blocks: head.n_blocks,
+        n_samples: head.n_samples,
+    })?;
+    Ok(head.exemplars_and_metadata)
+}
+
+/// Builds blocks of the store from Prometheus' own blocks.
+fn build_blocks(
+    fs: &Arc<dyn Fs>,
+    args: &ImportArgs,
+    blocks: &[PathBuf],
+    staging: &mut Staging,
+    damage: &mut DamageReport,
+) -> Result<()> {
+    let sizes: Vec<u64> = blocks
         .iter()
-        .map(|source| BlockReader::size(&**fs, source))
+        .map(|block| BlockReader::size(&**fs, block))
         .collect();
     let total = sizes.iter().sum();
     let mut done = 0;
     let progress = Progress::start("building blocks", Unit::Bytes);
-    for (source, size) in sources.iter().zip(sizes) {
+    for (block, size) in blocks.iter().zip(sizes) {
         progress.show(done, total, "");
-        build_block(fs, &args.source, source, staging, damage, &mut || Ok(()))?;
+        build_block(fs, &args.source, block, staging, damage, &mut || Ok(()))?;
         done += size;
     }
     progress.finish();
     Ok(())
 }
 
-/// Imports the blocks, and exemplars and metadata of the WAL, or prints how the server that has the
-/// directory open does it.
-fn import_staged(args: &ImportArgs) -> Result<()> {
-    let path = &args.path;
-    let options = Options {
+fn store_options() -> Options {
+    Options {
         background: false,
         ..Options::default()
-    };
-    let exemplars_max = options.exemplars_max;
-    match Db::open(path, options) {
+    }
+}
+
+/// Imports the blocks, and exemplars and metadata of the WAL, or prints how the server that has the
+/// directory open does it.
+fn import_staged(
+    args: &ImportArgs,
+    exemplars_and_metadata: Option<ExemplarsAndMetadata>,
+) -> Result<()> {
+    let path = &args.path;
+    match Db::open(path, store_options()) {
         Ok(db) => {
             let n_blocks = db.import().context("import the blocks")?;
             println!("imported {n_blocks} blocks");
-            if !args.source.is_dir() {
-                return Ok(());
+            match exemplars_and_metadata {
+                Some(found) => store_exemplars_and_metadata(&db, found),
+                None => Ok(()),
             }
-            let found = read_exemplars_and_metadata(&RealFs, &args.source, exemplars_max)
-                .context("read the WAL")?;
-            store_exemplars_and_metadata(&db, found)
         }
         Err(Error::Locked { .. }) => {
             println!(
                 "a server has {path:?} open; to import the blocks: POST /api/v1/admin/tsdb/import"
             );
-            if args.source.is_dir() {
+            if exemplars_and_metadata.is_some() {
                 println!(
                     "exemplars and metadata are not imported: repeat the import while no server has the directory open"
                 );

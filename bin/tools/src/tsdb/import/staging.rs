@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! import.tmp/lock       locked during an import
-//! import.tmp/logs/      Prometheus' blocks recovered from its WAL
+//! import.tmp/head/      blocks of the store, built from Prometheus' WAL, WBL and head chunks, numbered from 1
 //! import.tmp/bucket/    the block of a bucket that is being read
-//! import.tmp/blocks/    blocks of the store, built from these and from Prometheus' own blocks
+//! import.tmp/blocks/    blocks of the store, built from Prometheus' own blocks, then those of its head
 //! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
 //! ```
 //!
-//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to
+//! Blocks of the store are numbered in that order, and those of the head come last. So the result of an earlier run is valid up to
 //! the first Prometheus block that differs from its line: in its name, or in its description, which
 //! a compaction changes.
 //!
@@ -108,9 +108,9 @@ impl Staging {
         })
     }
 
-    /// Returns the directory for blocks recovered from Prometheus' WAL.
-    pub(super) fn logs_dir(&self) -> PathBuf {
-        self.dir.join("logs")
+    /// Returns the directory for blocks built from the head of Prometheus.
+    pub(super) fn head_dir(&self) -> PathBuf {
+        self.dir.join("head")
     }
 
     /// Returns the directory for blocks downloaded from a bucket.
@@ -161,11 +161,33 @@ impl Staging {
         Ok(())
     }
 
-    /// Adds the result of a damaged Prometheus block: the next run builds it again and reports the
-    /// damage again.
+    /// Adds a result that the next run builds again: that of a damaged Prometheus block, whose
+    /// damage is reported again.
     pub(super) fn add(&mut self, built: Built) {
         self.built.n_blocks += built.n_blocks;
         self.built.n_samples += built.n_samples;
+    }
+
+    /// Moves the blocks built from the head, which are numbered from 1, behind all others. Each run
+    /// builds them again: the head may have grown.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn add_head(&mut self, built: Built) -> Result<()> {
+        self.forget_rest()?;
+        for number in 1..=built.n_blocks {
+            let from = self.head_dir().join(block_name(number));
+            let to = self
+                .blocks_dir()
+                .join(block_name(self.built.n_blocks + number));
+            fs::rename(&from, &to).with_context(|| format!("rename {from:?} to {to:?}"))?;
+        }
+        let blocks_dir = self.blocks_dir();
+        RealFs
+            .sync_dir(&blocks_dir)
+            .with_context(|| format!("sync {blocks_dir:?}"))?;
+        self.add(built);
+        Ok(())
     }
 
     /// Moves all blocks to a new directory in `import_dir`, which is created if needed, and removes
@@ -239,6 +261,10 @@ fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
         .collect())
 }
 
+fn block_name(number: u64) -> String {
+    format!("{number:08}.block")
+}
+
 fn number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_suffix(".block").unwrap_or(name).parse().ok()
@@ -277,7 +303,7 @@ mod tests {
     }
 
     fn put_block(staging: &Staging, number: u64) {
-        fs::write(staging.blocks_dir().join(format!("{number:08}.block")), "").unwrap();
+        fs::write(staging.blocks_dir().join(block_name(number)), "").unwrap();
     }
 
     /// An import that was interrupted in the third block.
@@ -329,6 +355,37 @@ mod tests {
             "beside what another import left there"
         );
         assert!(!data.join(NAME).exists());
+    }
+
+    #[test]
+    fn blocks_of_the_head_follow_all_others_and_are_built_by_each_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let sources = sources(dir.path(), &["a", "b"]);
+        let put_head = |staging: &Staging, contents: &str| {
+            fs::create_dir_all(staging.head_dir()).unwrap();
+            for number in 1..=2 {
+                fs::write(staging.head_dir().join(block_name(number)), contents).unwrap();
+            }
+        };
+        // The first run ends before it hands over.
+        for contents in ["first", "second"] {
+            let mut staging = Staging::open(&data).unwrap();
+            let is_first = contents == "first";
+            assert_eq!(staging.has_finished(&sources[0]).unwrap(), !is_first);
+            if is_first {
+                put_block(&staging, 1);
+                staging.finish(&sources[0], ONE).unwrap();
+            }
+            assert!(!staging.has_finished(&sources[1]).unwrap());
+            put_head(&staging, contents);
+            staging.add_head(TWO).unwrap();
+            assert_eq!(staging.built().n_blocks, 3);
+            let of = |number| fs::read_to_string(staging.blocks_dir().join(block_name(number)));
+            assert_eq!(of(1).unwrap(), "");
+            assert_eq!(of(2).unwrap(), contents);
+            assert_eq!(of(3).unwrap(), contents);
+        }
     }
 
     /// The new directory `import` used to be lost.

@@ -51,8 +51,9 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let started = Instant::now();
-    let report = recover_with_progress(&fs, &args.source, &args.to_blocks, &options)
-        .with_context(|| format!("recover {:?}", args.source))?;
+    let recovered =
+        with_progress(|progress| recover(&fs, &args.source, &args.to_blocks, &options, progress));
+    let report = recovered.with_context(|| format!("recover {:?}", args.source))?;
     let elapsed_s = started.elapsed().as_secs_f64();
     args.output
         .print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
@@ -105,13 +106,8 @@ pub(super) fn replay_verdict(report: &Report) -> Verdict {
     }
 }
 
-/// Recovers blocks with a progress display.
-pub(crate) fn recover_with_progress(
-    fs: &Arc<dyn Fs>,
-    source: &Path,
-    to_blocks: &Path,
-    options: &RecoverOptions,
-) -> Result<Report, varve_tsdb::Error> {
+/// Runs a recovery with a progress display.
+pub(crate) fn with_progress<T>(recover: impl FnOnce(&(dyn Fn(Progress) + Sync)) -> T) -> T {
     let reading = ProgressBar::start("reading WAL", Unit::Bytes);
     let writing = OnceLock::new();
     let show = |progress: Progress| {
@@ -128,9 +124,9 @@ pub(crate) fn recover_with_progress(
             &format!("{} samples", progress.n_samples),
         );
     };
-    let report = recover(fs, source, to_blocks, options, &show);
+    let recovered = recover(&show);
     writing.get().unwrap_or(&reading).finish();
-    report
+    recovered
 }
 
 /// Returns the counts that `recover` and `replay` report.

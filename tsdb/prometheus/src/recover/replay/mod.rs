@@ -5,24 +5,22 @@ pub(super) mod record_reader;
 mod resolve;
 pub(super) mod route;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use rayon::ThreadPool;
 use rayon::prelude::*;
 use record_reader::{BATCH_SIZE, Record, RecordReader};
 use resolve::{ResolvedBatch, Resolver};
-use varve_env::Fs;
 use varve_env::damage::DamageKind;
 use varve_model::SampleColumns;
 use varve_tsdb::Result;
 
+use super::exemplars_and_metadata::ExemplarsAndMetadataBuilder;
 use super::input::Input;
-use super::options::RecoverOptions;
 use super::output;
+use super::recovery::{Recovery, Target};
 use super::replayed::Replayed;
 use super::report::{Progress, RecoverPhase, Report};
-use super::shard::{SERIES_SIZE, Shard, ShardLayout, SpillDir, Value};
+use super::shard::{SERIES_SIZE, Shard, ShardLayout, Value};
 use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
 use crate::chunk;
 use crate::head_chunks::HeadChunk;
@@ -38,24 +36,19 @@ const BATCH_FACTOR: usize = 12;
 const SHARDS_PER_WORKER: usize = 4;
 
 /// Replays all segments.
-#[expect(clippy::too_many_arguments, reason = "one caller")]
 pub(crate) fn replay(
-    fs: &Arc<dyn Fs>,
+    recovery: &Recovery<'_>,
     input: Input,
-    out: &Path,
-    options: &RecoverOptions,
-    pool: &ThreadPool,
-    spill_dir: &SpillDir,
     report: &mut Report,
-    progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Replayed> {
-    let mut reader = RecordReader::new(Arc::clone(fs), input.segments.clone());
-    let mut replay = Replay::new(fs, input, out, options, spill_dir)?;
+    let pool = recovery.pool;
+    let mut reader = RecordReader::new(Arc::clone(recovery.fs), input.segments.clone());
+    let mut replay = Replay::new(recovery, input)?;
     let mut batch = pool.install(|| reader.next_batch());
     while let Some(current) = batch {
         let done = current.done;
-        let next = pool
-            .install(|| replay.step(&current.records, || reader.next_batch(), report, options))?;
+        let next =
+            pool.install(|| replay.step(&current.records, || reader.next_batch(), report))?;
         reader.recycle(current);
         batch = next;
         let n_samples = replay
@@ -63,51 +56,57 @@ pub(crate) fn replay(
             .iter()
             .map(|shard| shard.n_appended + shard.n_out_of_order)
             .sum();
-        progress(Progress {
+        (recovery.progress)(Progress {
             phase: RecoverPhase::Read,
             done,
             total: reader.total(),
             n_samples,
         });
     }
-    pool.install(|| replay.step(&[], || (), report, options))?;
+    pool.install(|| replay.step(&[], || (), report))?;
     report.read_size = reader.done();
     report.damage.append(reader.damage);
     pool.install(|| replay.finish(report))
 }
 
 /// A replay in progress.
-struct Replay {
+struct Replay<'a> {
+    recovery: &'a Recovery<'a>,
     input: Input,
     resolver: Resolver,
     shards: Vec<Shard>,
     layout: ShardLayout,
     unknown: UnknownSeriesFile,
+    /// `None` if exemplars and metadata are only counted.
+    beside: Option<ExemplarsAndMetadataBuilder>,
     /// The resolved batch that is applied next, and the buffers for the batch after it, which are
     /// reused.
     resolved: ResolvedBatch,
     spare: ResolvedBatch,
 }
 
-impl Replay {
-    fn new(
-        fs: &Arc<dyn Fs>,
-        input: Input,
-        out: &Path,
-        options: &RecoverOptions,
-        spill_dir: &SpillDir,
-    ) -> Result<Self> {
+impl<'a> Replay<'a> {
+    fn new(recovery: &'a Recovery<'a>, input: Input) -> Result<Self> {
+        let options = recovery.options;
         let layout = ShardLayout::at_least(options.concurrency * SHARDS_PER_WORKER);
         let shards = (0..layout.len())
-            .map(|idx| Shard::new(spill_dir.file(idx), options.start_timestamps))
+            .map(|idx| Shard::new(recovery.spill.file(idx), options.start_timestamps))
             .collect();
-        let unknown = UnknownSeriesFile::create(fs, &out.join(UNKNOWN_SAMPLES))?;
+        let unknown = UnknownSeriesFile::create(recovery.fs, &recovery.out.join(UNKNOWN_SAMPLES))?;
+        let beside = match recovery.target {
+            Target::Prometheus => None,
+            Target::Store { exemplars_max } => {
+                Some(ExemplarsAndMetadataBuilder::new(exemplars_max))
+            }
+        };
         Ok(Self {
+            recovery,
             input,
-            resolver: Resolver::new(layout),
+            resolver: Resolver::new(layout, beside.is_some()),
             shards,
             layout,
             unknown,
+            beside,
             resolved: ResolvedBatch::default(),
             spare: ResolvedBatch::default(),
         })
@@ -121,7 +120,6 @@ impl Replay {
         records: &[Record],
         next: impl FnOnce() -> T + Send,
         report: &mut Report,
-        options: &RecoverOptions,
     ) -> Result<T> {
         let Self {
             input,
@@ -140,7 +138,7 @@ impl Replay {
         self.report_batch(report);
         self.write_unknown_samples(report)?;
         std::mem::swap(&mut self.resolved, &mut self.spare);
-        self.spill(options)?;
+        self.spill()?;
         Ok(next)
     }
 
@@ -157,6 +155,9 @@ impl Replay {
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
+            if let Some(beside) = &mut self.beside {
+                beside.append(&mut routed.beside);
+            }
             report.damage.append(std::mem::take(&mut routed.damage));
         }
     }
@@ -173,13 +174,16 @@ impl Replay {
 
     /// Spills chunks to files if they exceed the memory that is left for them now, or that will be
     /// left while blocks are written.
-    fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
+    fn spill(&mut self) -> Result<()> {
+        let Recovery {
+            options, target, ..
+        } = self.recovery;
         let table = &self.resolver.table;
         let n_series = table.len();
         let fixed = table.size()
             + n_series * SERIES_SIZE
             + self.input.head_chunks.len() * size_of::<HeadChunk>()
-            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(table, options.concurrency));
+            + (BATCH_SIZE * BATCH_FACTOR).max(output::memory(*target, table, options.concurrency));
         let least = CHUNKS_SIZE_MIN + n_series * CHUNKS_SIZE_PER_SERIES_MIN;
         let budget = options.memory_bytes.saturating_sub(fixed).max(least);
         if self.shards.iter().map(Shard::memory).sum::<usize>() <= budget {
@@ -211,9 +215,13 @@ impl Replay {
             shards,
             layout,
             unknown,
+            beside,
             ..
         } = self;
         report.n_series = table.len() as u64;
+        let exemplars_and_metadata = beside
+            .map(|beside| beside.finish(&table))
+            .unwrap_or_default();
         table.close();
         unknown.finish()?;
         Ok(Replayed {
@@ -222,6 +230,7 @@ impl Replay {
             layout,
             tombstones,
             input,
+            exemplars_and_metadata,
         })
     }
 

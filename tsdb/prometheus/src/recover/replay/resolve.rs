@@ -60,16 +60,19 @@ pub(crate) struct Resolver {
     pub(crate) table: SeriesTable,
     pub(crate) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     layout: ShardLayout,
+    keeps_beside: bool,
     /// End of the head chunks of the last ref: the head chunks of the next ref usually follow.
     next_head: usize,
 }
 
 impl Resolver {
-    pub(crate) fn new(layout: ShardLayout) -> Self {
+    /// Creates a resolver. `keeps_beside`: collect exemplars and metadata.
+    pub(crate) fn new(layout: ShardLayout, keeps_beside: bool) -> Self {
         Self {
             table: SeriesTable::default(),
             tombstones: HashMap::new(),
             layout,
+            keeps_beside,
             next_head: 0,
         }
     }
@@ -235,6 +238,7 @@ impl Resolver {
             table: &self.table,
             layout: self.layout,
             min_valid_ms: input.min_valid_ms,
+            keeps_beside: self.keeps_beside,
         };
         groups
             .zip(&mut resolved.routed)

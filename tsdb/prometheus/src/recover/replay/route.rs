@@ -3,6 +3,7 @@
 use varve_env::damage::{DamageKind, DamageReport};
 
 use super::record_reader::Record;
+use crate::recover::exemplars_and_metadata::FoundBeside;
 use crate::recover::input::LogKind;
 use crate::recover::series::{SeriesIdx, SeriesTable};
 use crate::recover::shard::{
@@ -27,6 +28,7 @@ pub(crate) struct Routed {
     pub(crate) n_unknown_schema: u64,
     pub(crate) n_exemplars: u64,
     pub(crate) n_metadata: u64,
+    pub(crate) beside: FoundBeside,
     pub(crate) damage: DamageReport,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct Router<'a> {
     pub(crate) table: &'a SeriesTable,
     pub(crate) layout: ShardLayout,
     pub(crate) min_valid_ms: i64,
+    /// Collect exemplars and metadata. Otherwise they are only counted.
+    pub(crate) keeps_beside: bool,
 }
 
 impl Router<'_> {
@@ -96,24 +100,43 @@ impl Router<'_> {
                 routed.n_unknown_schema += decoded?;
             }
             Some(RecordType::Series) | None => {}
-            Some(other) => {
-                let (content, bad) = RecordContent::decode(other, &record.bytes);
-                match content {
-                    RecordContent::Exemplars(found) => routed.n_exemplars += found.len() as u64,
-                    RecordContent::Metadata(found) => routed.n_metadata += found.len() as u64,
-                    // Damage was reported with the tombstones.
-                    RecordContent::Tombstones(found) => {
-                        for it in found.iter().filter(|it| is_eviction(it)) {
-                            self.route_eviction(it, routed);
-                        }
-                        return Ok(());
-                    }
-                    _ => {}
-                }
-                return bad.map_or(Ok(()), Err);
-            }
+            Some(other) => self.route_other(other, record, routed)?,
         }
         Ok(())
+    }
+
+    /// Routes a record of another type: counts exemplars and metadata, and collects them if they are
+    /// kept.
+    fn route_other(
+        self,
+        record_type: RecordType,
+        record: &Record,
+        routed: &mut Routed,
+    ) -> Result<(), RecordError> {
+        let (content, bad) = RecordContent::decode(record_type, &record.bytes);
+        match content {
+            RecordContent::Exemplars(found) => {
+                routed.n_exemplars += found.len() as u64;
+                if self.keeps_beside {
+                    routed.beside.add_exemplars(&found);
+                }
+            }
+            RecordContent::Metadata(found) => {
+                routed.n_metadata += found.len() as u64;
+                if self.keeps_beside {
+                    routed.beside.add_metadata(&found, self.table);
+                }
+            }
+            // Damage was reported with the tombstones.
+            RecordContent::Tombstones(found) => {
+                for it in found.iter().filter(|it| is_eviction(it)) {
+                    self.route_eviction(it, routed);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        bad.map_or(Ok(()), Err)
     }
 
     #[inline]

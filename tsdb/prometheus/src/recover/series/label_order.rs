@@ -73,6 +73,12 @@ impl<'a> LabelOrder<'a> {
         counted.reduce_with(add).unwrap_or_else(none)
     }
 
+    /// Returns the name and the value of the pair at an index.
+    pub(crate) fn pair(&self, idx: usize) -> (&'a str, &'a str) {
+        let (name, value) = self.pairs[idx];
+        (self.strings[name as usize], self.strings[value as usize])
+    }
+
     /// Returns the labels of a series as indexes of pairs, ascending.
     #[inline]
     pub(crate) fn labels(&self, position: Position) -> &[u32] {

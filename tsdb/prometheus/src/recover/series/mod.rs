@@ -13,6 +13,8 @@ use label_pairs::{LabelPairs, NewPair, PairId};
 pub(crate) use labels::{SeriesIdx, SeriesLabels};
 use refs::SeriesRefs;
 
+use varve_model::labels::METRIC_NAME;
+
 use crate::wal::{DefinedLabel, RecordError, for_each_definition};
 
 /// All series, in the order of their first definition.
@@ -125,6 +127,21 @@ impl SeriesTable {
     #[inline]
     pub(crate) fn find(&self, series_ref: u64) -> Option<SeriesIdx> {
         self.by_ref.get(series_ref)
+    }
+
+    /// Returns the labels of a series.
+    pub(crate) fn strings_of(&self, series: SeriesIdx) -> impl Iterator<Item = (&str, &str)> {
+        self.labels
+            .get(series)
+            .iter()
+            .map(|&id| self.pairs.strings(id))
+    }
+
+    /// Returns the metric name of the series with this ref.
+    pub(crate) fn metric_name(&self, series_ref: u64) -> Option<&str> {
+        self.strings_of(self.find(series_ref)?)
+            .find(|(name, _)| *name == METRIC_NAME)
+            .map(|(_, value)| value)
     }
 
     /// Decodes the series definitions of a record, and looks up known labels.

@@ -1,7 +1,7 @@
 //! What a shard knows of a series.
 
 use super::chunk_log::ChunkRef;
-use crate::chunk::OpenChunk;
+use crate::chunk::{OpenChunk, StartTimestamps};
 use crate::recover::windows::WindowSet;
 
 /// State of one series.
@@ -27,4 +27,14 @@ impl SeriesState {
         has_encoder: false,
         has_head_chunks: false,
     };
+    /// Returns `true` if the next float needs an encoder, because the plain open chunk has no start
+    /// timestamps.
+    pub(super) fn needs_encoder(&self, starts: StartTimestamps, start_ms: i64) -> bool {
+        match starts {
+            StartTimestamps::Drop => false,
+            StartTimestamps::Keep => true,
+            // A series that has start timestamps sometimes does not change its chunk each time.
+            StartTimestamps::KeepKnown => start_ms != 0 || self.has_encoder,
+        }
+    }
 }

@@ -202,8 +202,8 @@ impl Shard {
         if timestamp_ms <= last_ms {
             return false;
         }
-        let is_plain =
-            matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
+        let is_plain = matches!(value, Value::Float(_))
+            && !state.needs_encoder(self.start_timestamps, start_ms);
         let continues_chunk = if is_plain {
             state.open.can_append()
         } else {

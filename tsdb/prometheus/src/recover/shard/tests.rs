@@ -203,6 +203,7 @@ fn timestamps_far_from_the_base_are_routed() {
     Router {
         table: &table,
         layout,
+        keeps_beside: false,
         min_valid_ms: i64::MIN,
     }
     .route(&records, &mut routed);

@@ -1,6 +1,7 @@
 //! Recovers the recorded data directory of a real Prometheus. Skipped without the directory.
 
 mod damage;
+mod import;
 
 use std::collections::BTreeMap;
 use std::path::Path;
