@@ -31,6 +31,7 @@ mod label_sets;
 mod merged_heads;
 mod resolved;
 mod selection;
+mod stream_order;
 
 pub use kept_selections::KeptSelectionStats;
 pub(crate) use kept_selections::KeptSelections;

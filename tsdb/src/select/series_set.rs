@@ -1,12 +1,10 @@
 //! The series of a selection: the merged streams of heads and blocks.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::vec;
 
 use varve_context::{Charge, QueryContext, scheduler};
-use varve_model::labels::compare_packed;
 use varve_model::{Labels, Matcher, Sample, TimeRange};
 
 use super::blocks::BlockReads;
@@ -16,6 +14,7 @@ use super::label_projection::LabelProjection;
 use super::selection::{BATCH_SERIES, Need, Selection};
 use super::series::{BatchCharge, FoundSeries, Reads, Series};
 use super::stream::{Sources, Stream};
+use super::stream_order::StreamOrder;
 use crate::error::{Error, Result};
 use crate::isolation::Reader;
 use crate::label_hint::LabelHint;
@@ -58,6 +57,7 @@ pub(crate) struct SelectionSource<'a> {
 pub struct SeriesSet {
     reads: Arc<Reads>,
     streams: Vec<Stream>,
+    order: StreamOrder,
     /// The remaining series of the current batch, and its charge.
     ready: vec::IntoIter<FoundSeries>,
     batch: Arc<BatchCharge>,
@@ -66,7 +66,7 @@ pub struct SeriesSet {
     failure: Option<Error>,
     /// `true` if there are no series after the current batch.
     is_last: bool,
-    /// The streams at the next series, ascending.
+    /// The streams at the series that was taken last, ascending.
     next: Vec<usize>,
     /// The labels that the streams return: all labels if there are several streams.
     labels: LabelHint,
@@ -107,7 +107,9 @@ impl SeriesSet {
             stream.advance(ctx, range, &labels)?;
         }
 
-        let next = Vec::with_capacity(streams.len());
+        let mut order = StreamOrder::new(streams.len());
+        let next: Vec<usize> = (0..streams.len()).collect();
+        order.add(&next, |idx| streams[idx].packed());
         let reads = Arc::new(Reads {
             ctx: ctx.clone(),
             range,
@@ -120,6 +122,7 @@ impl SeriesSet {
             }),
             reads,
             streams,
+            order,
             ready: Vec::new().into_iter(),
             n_batch: FIRST_BATCH_SERIES,
             failure: None,
@@ -246,7 +249,7 @@ impl SeriesSet {
 
     /// Takes the next series from all streams that have it.
     fn take_next(&mut self) -> Result<Option<FoundSeries>> {
-        find_next(&self.streams, &mut self.next);
+        self.order.take_first(&mut self.next);
         let Some(&first) = self.next.first() else {
             return Ok(None);
         };
@@ -263,6 +266,7 @@ impl SeriesSet {
         for &idx in &self.next {
             self.streams[idx].advance(&self.reads.ctx, self.reads.range, &self.labels)?;
         }
+        self.order.add(&self.next, |idx| self.streams[idx].packed());
         let labels = match &mut self.projection {
             Some(projection) => projection.labels(&labels),
             None => labels,
@@ -386,27 +390,6 @@ fn reading_order(ranges: &[TimeRange]) -> Vec<usize> {
     }
     order[first..].sort_unstable();
     order
-}
-
-/// Finds the streams whose current series is the first in label order. Lists them in the order in
-/// which their samples are read.
-fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
-    next.clear();
-    let mut least: Option<&str> = None;
-    for (idx, stream) in streams.iter().enumerate() {
-        let Some(packed) = stream.packed() else {
-            continue;
-        };
-        match least.map_or(Ordering::Less, |least| compare_packed(packed, least)) {
-            Ordering::Greater => continue,
-            Ordering::Equal => {}
-            Ordering::Less => {
-                next.clear();
-                least = Some(packed);
-            }
-        }
-        next.push(idx);
-    }
 }
 
 /// Returns the labels that streams must return (all labels if streams are merged), and the
