@@ -351,7 +351,24 @@ impl Pages {
     /// # Errors
     /// The errors of [`Pages::cached_page`].
     pub(crate) fn read_page(&self, page: PageRef) -> Result<Arc<[u8]>> {
-        self.with_stored(page, |stored| stored.unpack())
+        let size = (page.size as usize).saturating_sub(PAGE_HEADER_SIZE);
+        if !(DIRECT_SIZE_MIN..=PAGE_SIZE_MAX).contains(&size) {
+            return self.with_stored(page, |stored| stored.unpack());
+        }
+        let mut header = [0; PAGE_HEADER_SIZE];
+        self.read_at(&mut header, page.offset)?;
+        if u32_at(&header, RAW_SIZE_OFFSET) as usize != size {
+            // It is compressed, or damaged.
+            return self.with_stored(page, |stored| stored.unpack());
+        }
+        // Most large pages are not compressed: they are read into their place.
+        let mut payload: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
+        if let Some(bytes) = Arc::get_mut(&mut payload) {
+            self.read_at(bytes, page.offset + PAGE_HEADER_SIZE as u64)?;
+        }
+        Stored::is_intact(&header, &payload)
+            .then_some(payload)
+            .ok_or_else(|| self.corrupt(page.offset, WRONG_CHECKSUM))
     }
 
     /// Verifies the checksum of the page at `offset`, which must end at or before `end`. Returns
@@ -486,10 +503,8 @@ struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     fn verify(page: &'a [u8]) -> Option<Self> {
-        let (header, payload) = page.split_at_checked(PAGE_HEADER_SIZE)?;
-        if u32_at(header, 0) != crc32c::crc32c(&page[SIZE_OFFSET..])
-            || u32_at(header, SIZE_OFFSET) as usize != page.len()
-        {
+        let (header, payload) = page.split_first_chunk()?;
+        if !Self::is_intact(header, payload) {
             return None;
         }
         let raw_size = u32_at(header, RAW_SIZE_OFFSET);
@@ -505,6 +520,13 @@ impl<'a> Stored<'a> {
             raw_size,
             compressed,
         })
+    }
+
+    /// Returns `true` if the size and the checksum in the header are those of the page.
+    fn is_intact(header: &[u8; PAGE_HEADER_SIZE], payload: &[u8]) -> bool {
+        let crc = crc32c::crc32c(&header[SIZE_OFFSET..]);
+        u32_at(header, SIZE_OFFSET) as usize == PAGE_HEADER_SIZE + payload.len()
+            && u32_at(header, 0) == crc32c::crc32c_append(crc, payload)
     }
 
     /// Returns the payload, or `None` if it does not decompress to the given size.
@@ -539,6 +561,10 @@ const WRONG_CHECKSUM: &str = "the checksum of a page is wrong";
 
 /// Maximum size of the buffer that a thread keeps. Few pages are larger.
 const STORED_SIZE_MAX: usize = 256 << 10;
+
+/// Size of a payload from which it is read into its place, unless it is compressed. Reading the
+/// header first takes longer than copying a smaller payload.
+const DIRECT_SIZE_MIN: usize = 16 << 10;
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
@@ -583,12 +609,55 @@ mod tests {
         }
     }
 
+    /// Returns bytes that do not compress.
+    fn noise(size: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut bytes = Vec::with_capacity(size);
+        while bytes.len() < size {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.push((state >> 32) as u8);
+        }
+        bytes
+    }
+
+    #[test]
+    fn large_pages_round_trip_whether_they_are_compressed_or_not() {
+        let sizes = [
+            DIRECT_SIZE_MIN - 1,
+            DIRECT_SIZE_MIN,
+            3 * DIRECT_SIZE_MIN + 1,
+        ];
+        let mut payloads: Vec<_> = sizes.into_iter().map(noise).collect();
+        payloads.extend(sizes.map(|size| vec![7; size]));
+        let (_dir, path, refs) = written(&payloads);
+        let pages = open(&path);
+        for (payload, &page) in payloads.iter().zip(&refs) {
+            assert_eq!(&*pages.read_page(page).unwrap(), &payload[..]);
+        }
+        assert_eq!(refs[2].size as usize, payloads[2].len() + PAGE_HEADER_SIZE);
+        let beyond = PageRef {
+            size: u32::MAX,
+            ..refs[0]
+        };
+        let error = pages.read_page(beyond).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    }
+
     #[test]
     fn every_flipped_bit_is_detected_with_its_position() {
-        let (_dir, path, refs) = written(&[b"first".to_vec(), vec![7; 100]]);
+        check_flipped_bits(&[7; 100], 1);
+        check_flipped_bits(&noise(DIRECT_SIZE_MIN), 1009);
+    }
+
+    /// Flips every `step`-th bit of a page, and all bits of its header.
+    fn check_flipped_bits(payload: &[u8], step: usize) {
+        let (_dir, path, refs) = written(&[b"first".to_vec(), payload.to_vec()]);
         let good = std::fs::read(&path).unwrap();
         let second = refs[1];
-        for bit in 0..second.size as usize * 8 {
+        let bits = (0..PAGE_HEADER_SIZE * 8).chain((0..second.size as usize * 8).step_by(step));
+        for bit in bits {
             let mut bad = good.clone();
             bad[second.offset as usize + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &bad).unwrap();
