@@ -3,11 +3,21 @@
 use smallvec::{SmallVec, smallvec};
 
 /// A set of steps, as a bitmap. Bits after the last step are 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StepSet {
     /// Up to 64 steps take no memory on the heap: millions of series have one step.
     words: SmallVec<[u64; 1]>,
     len: usize,
+}
+
+impl Clone for StepSet {
+    fn clone(&self) -> Self {
+        Self {
+            // `SmallVec::clone` rounds the capacity up, which would not be charged.
+            words: SmallVec::from_slice(&self.words),
+            len: self.len,
+        }
+    }
 }
 
 impl StepSet {

@@ -178,7 +178,7 @@ impl Fold {
 /// Returns a column with only the floats.
 fn floats_of(column: &Column) -> Column {
     Column {
-        values: column.values.clone(),
+        values: column.copied_values(),
         present: column.float_steps().into_owned(),
         histograms: Vec::new(),
     }

@@ -445,7 +445,7 @@ impl Join<'_> {
 /// Combines the floats of two columns at `steps`.
 fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: StepSet) -> Column {
     let mut column = Column {
-        values: lhs.values.clone(),
+        values: lhs.copied_values(),
         present: steps,
         histograms: Vec::new(),
     };

@@ -18,7 +18,7 @@ use crate::histogram::FloatHistogram;
 use crate::step_set::StepSet;
 
 /// Values at steps.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Column {
     /// One value per step. A single one takes no memory on the heap: millions of series have one.
     pub(crate) values: SmallVec<[f64; 1]>,
@@ -31,6 +31,16 @@ pub(crate) struct Column {
 /// Size of an entry of a list of histograms that grows: the old and the new list exist at the same
 /// time.
 pub(crate) const HISTOGRAM_ENTRY_SIZE: usize = 3 * size_of::<(usize, Arc<FloatHistogram>)>();
+
+impl Clone for Column {
+    fn clone(&self) -> Self {
+        Self {
+            values: self.copied_values(),
+            present: self.present.clone(),
+            histograms: self.histograms.clone(),
+        }
+    }
+}
 
 impl Column {
     /// Creates a column without values.
@@ -61,6 +71,12 @@ impl Column {
                 .extend((0..n_steps).map(|step| (step, Arc::clone(histogram))));
         }
         column
+    }
+
+    /// Returns a copy of the values. `SmallVec::clone` rounds the capacity up, which would not be
+    /// charged.
+    pub(crate) fn copied_values(&self) -> SmallVec<[f64; 1]> {
+        SmallVec::from_slice(&self.values)
     }
 
     /// Returns the float at a step, or `None` if there is none. The column must not have
