@@ -1049,10 +1049,15 @@ fn small_queries_read_few_samples_of_the_heads() {
         assert!(!is_small(query, instant), "{query}");
     }
     let range = |n_steps: i64| Steps::range(0, (n_steps - 1) * 1000, 1000);
-    for query in ["1", "m{i=\"1\"} + 1", "rate(m{i=\"1\"}[1m])"] {
+    for query in [
+        "1",
+        "m{i=\"1\"} + 1",
+        "m{i=~\"1|2\"}",
+        "rate(m{i=\"1\"}[1m])",
+    ] {
         assert!(is_small(query, range(100)), "{query}");
     }
-    for query in ["m{i=~\"1|2\"}", "quantile_over_time(0.5, m{i=\"1\"}[10m])"] {
+    for query in ["m{i!~\"1|2\"}", "quantile_over_time(0.5, m{i=\"1\"}[10m])"] {
         assert!(!is_small(query, range(100)), "{query}");
     }
     assert!(!is_small("1", range(1001)));
