@@ -11,18 +11,20 @@ use roaring::RoaringBitmap;
 use varve_context::{Charge, QueryContext};
 use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
+use super::read_ahead::ReadAhead;
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::label_hint::LabelHint;
 
 /// The selected series of one block.
 pub(super) struct BlockStream {
     reads: Arc<BlockReads>,
     cursor: SeriesCursor,
-    /// The series after the current one.
+    /// The series after those in `ahead`.
     ordinals: Ordinals,
-    /// The current series.
-    current: Option<u32>,
+    ahead: ReadAhead,
+    /// The error to return after the series in `ahead`.
+    failure: Option<Error>,
     /// `true` if every series of the block has samples in the range.
     is_block_in_range: bool,
     /// The requested labels.
@@ -80,12 +82,14 @@ impl BlockStream {
         let is_block_in_range = range.covers(stored.meta().range);
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(reads.ctx.charge());
+        let ahead = ReadAhead::new(reads.ctx.charge());
         let handed_out = Labels::empty();
         Self {
             reads: Arc::new(reads),
             cursor,
             ordinals,
-            current: None,
+            ahead,
+            failure: None,
             is_block_in_range,
             requested: RequestedLabels::All,
             handed_out,
@@ -104,21 +108,36 @@ impl BlockStream {
 
     /// Returns an upper bound for the number of remaining series.
     pub(super) fn len(&self) -> u64 {
-        self.ordinals.len_max() + u64::from(self.current.is_some())
+        self.ordinals.len_max() + self.ahead.len() as u64
     }
 
     /// Advances to the next series with samples in the range. Checks the context of the selection
     /// while it searches for samples.
     pub(super) fn advance(&mut self, range: TimeRange) -> Result<()> {
-        self.current = None;
-        while let Some(ordinal) = self.ordinals.next(&self.reads)? {
-            if self.has_samples(ordinal, range)? {
-                self.make_labels(ordinal)?;
-                self.current = Some(ordinal);
-                break;
-            }
+        if self.ahead.advance() {
+            return Ok(());
+        }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match self.read_ahead(range) {
+            // The series before the error come first.
+            Err(error) if self.ahead.len() > 0 => self.failure = Some(error),
+            read => read?,
         }
         Ok(())
+    }
+
+    fn read_ahead(&mut self, range: TimeRange) -> Result<()> {
+        while !self.ahead.is_full()
+            && let Some(ordinal) = self.ordinals.next(&self.reads)?
+        {
+            if self.has_samples(ordinal, range)? {
+                self.make_labels(ordinal)?;
+                self.ahead.push(ordinal, self.cursor.packed_labels());
+            }
+        }
+        self.ahead.charge()
     }
 
     fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {
@@ -151,12 +170,12 @@ impl BlockStream {
 
     /// Returns the packed labels of the current series, or `None` after the last series.
     pub(super) fn packed(&self) -> Option<&str> {
-        self.current.map(|_| self.cursor.packed_labels())
+        self.ahead.packed()
     }
 
     /// Returns the labels of the current series.
     pub(super) fn labels(&mut self) -> Labels {
-        let packed = self.cursor.packed_labels();
+        let packed = self.ahead.packed().unwrap_or_default();
         match self.requested {
             // Fast path: no two series have the same labels.
             RequestedLabels::All => return Labels::from_packed(packed),
@@ -175,7 +194,7 @@ impl BlockStream {
 
     /// Returns the ordinal of the current series, or `None` after the last series.
     pub(super) fn ordinal(&self) -> Option<u32> {
-        self.current
+        self.ahead.ordinal()
     }
 
     /// Returns `true` if a series of the block may have a label of one of these names.

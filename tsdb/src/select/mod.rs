@@ -29,6 +29,7 @@ mod kept_selections;
 mod label_projection;
 mod label_sets;
 mod merged_heads;
+mod read_ahead;
 mod resolved;
 mod selection;
 mod stream_order;
