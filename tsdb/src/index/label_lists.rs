@@ -33,6 +33,8 @@ const FAILED_PER_STRING: usize = 8;
 const SERIES_PER_FAILURE: u64 = 128;
 /// Number of series whose names are read before other names are looked for.
 const SAMPLED_SERIES: u64 = if cfg!(test) { 2 } else { 256 };
+/// Reading the names of this many series takes as long as comparing one value with all series.
+const SERIES_PER_VALUE: u64 = 8;
 
 /// The series whose labels are listed.
 struct ListedSeries<'a, L> {
@@ -175,13 +177,14 @@ impl<L: SlotLabels> ListedSeries<'_, L> {
         if self.are_all() {
             return index.add_all_names(self.ctx, self.symbols, names);
         }
-        let n_values = index.names.values().map(|values| values.len() as u64).sum();
-        let few = self.few(n_values);
-        // The names of all series if they are few, otherwise of some: most names are among them.
-        let seen = match few {
-            Some(slots) => self.names_of(slots.iter())?,
-            None => self.names_of(self.sample().into_iter())?,
-        };
+        // Most names are among those of some series.
+        let mut seen = self.names_of(self.sample().into_iter())?;
+        let unseen = index.names.iter().filter(|(name, _)| !seen.contains(*name));
+        let n_values: u64 = unseen.map(|(_, values)| values.len() as u64).sum();
+        let few = self.few(n_values.saturating_mul(SERIES_PER_VALUE));
+        if let Some(slots) = few {
+            seen = self.names_of(slots.iter())?;
+        }
         let has_all = few.is_some();
 
         let mut in_order: Vec<_> = index

@@ -36,7 +36,7 @@ const FAILED_MIN: usize = if cfg!(test) { 16 } else { 1 << 12 };
 const FAILED_SHARE: usize = 8;
 /// One more candidate may fail for this many: visiting them takes a small part of the time in which
 /// the exact series are found.
-const CANDIDATES_PER_FAILURE: usize = 128;
+const CANDIDATES_PER_FAILURE: usize = 512;
 
 /// The candidates of a shard and what was found of them.
 struct Search<'a> {
@@ -46,7 +46,8 @@ struct Search<'a> {
     /// The number of the ranking whose ranks are compared.
     ranking: u64,
     n_max: usize,
-    n_failed: usize,
+    /// Number of candidates that may fail a postponed matcher.
+    n_failures_left: usize,
     scratch: HeadCopies,
     found: Found,
 }
@@ -103,13 +104,15 @@ fn find(selection: &Selection<'_>, shard: &Shard, n_max: usize) -> Result<Found>
             candidates,
             ranking: shard.head().ranking(),
             n_max,
-            n_failed: 0,
+            n_failures_left: 0,
             scratch: HeadCopies::of_newest(),
             found: Found {
                 n_visited,
                 ..Found::default()
             },
         };
+        search.n_failures_left =
+            FAILED_MIN + FAILED_SHARE * n_max + search.n_candidates() / CANDIDATES_PER_FAILURE;
         if search.run()? == Outcome::Done {
             return Ok(search.found);
         }
@@ -137,6 +140,10 @@ impl Search<'_> {
                 return Ok(Outcome::BeginAgain);
             }
             n_picked = n_picked.saturating_mul(ROUND_GROWTH);
+            if !self.candidates.postponed.is_empty() {
+                // No more can be visited: they pass, or one failure too many ends the search.
+                n_picked = n_picked.min(self.n_max + self.n_failures_left + 1);
+            }
             let round = lowest.next_round(n_picked);
             if self.visit(&round.ranked, IsRanked::Yes)? == Outcome::BeginAgain {
                 return Ok(Outcome::BeginAgain);
@@ -200,8 +207,6 @@ impl Search<'_> {
         let Selection {
             ctx, range, view, ..
         } = *self.selection;
-        let failed_max =
-            FAILED_MIN + FAILED_SHARE * self.n_max + self.n_candidates() / CANDIDATES_PER_FAILURE;
         for slots in slots.chunks(BATCH_SERIES) {
             ctx.check()?;
             scheduler::pause();
@@ -216,10 +221,10 @@ impl Search<'_> {
                 }
                 self.found.n_visited += 1;
                 if !head.passes(ctx, slot_ref.slot, &self.candidates.postponed)? {
-                    self.n_failed += 1;
-                    if self.n_failed > failed_max {
+                    if self.n_failures_left == 0 {
                         return Ok(Outcome::BeginAgain);
                     }
+                    self.n_failures_left -= 1;
                 } else if head.has_sample(slot_ref, range, view, &mut self.scratch) {
                     found.push(slot_ref);
                 }
@@ -315,7 +320,7 @@ mod tests {
             &db,
             &[regexp("half", "la.*")],
             10,
-            (16 + 80 + 3000 / 128 + 1 + 10, 10),
+            (16 + 80 + 3000 / 512 + 1 + 10, 10),
         );
         check(&db, &[regexp("i", "2999")], 10, (1, 1));
         check(&db, &[regexp("i", "x.*")], 10, (0, 0));
