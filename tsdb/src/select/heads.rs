@@ -113,17 +113,17 @@ fn copy_resolved(
     charge: &mut Charge,
 ) -> Result<Option<(HeadSeries, Arc<[HeadCopies]>)>> {
     let mut copies = Vec::with_capacity(resolved.n_shards());
-    let mut n_gone = 0;
+    let mut n_evicted = 0;
     for shard in 0..resolved.n_shards() {
         copies.push(copy_shard(
             selection,
             &resolved,
             shard,
             charge,
-            &mut n_gone,
+            &mut n_evicted,
         )?);
     }
-    resolved.note_gone(n_gone);
+    resolved.note_evicted(n_evicted);
     if copies.iter().all(HeadCopies::is_empty) {
         return Ok(None);
     }
@@ -133,13 +133,13 @@ fn copy_resolved(
 }
 
 /// Copies the samples of the resolved series of a shard. The copies have the indexes of the series.
-/// Adds the number of evicted series to `n_gone`.
+/// Adds the number of evicted series to `n_evicted`.
 fn copy_shard(
     selection: &Selection<'_>,
     resolved: &ResolvedSeries,
     shard: usize,
     charge: &mut Charge,
-    n_gone: &mut usize,
+    n_evicted: &mut usize,
 ) -> Result<HeadCopies> {
     let Selection {
         ctx,
@@ -149,11 +149,7 @@ fn copy_shard(
         view,
         ..
     } = *selection;
-    let mut copies = if need == Need::Samples {
-        HeadCopies::default()
-    } else {
-        HeadCopies::of_newest()
-    };
+    let mut copies = selection.empty_copies();
     if !selection.is_in_range(shard) {
         return Ok(copies);
     }
@@ -172,7 +168,7 @@ fn copy_shard(
         if need == Need::Samples {
             head.prefetch_chunks(batch, range, &mut tails);
         }
-        *n_gone += head.n_outdated(batch);
+        *n_evicted += head.n_outdated(batch);
         head.copy(batch, range, view, &mut copies);
         drop(head);
         charge.grow(copies.size() - before)?;

@@ -432,11 +432,7 @@ fn copy(
         view,
         ..
     } = *selection;
-    let mut copies = if need == Need::Samples {
-        HeadCopies::default()
-    } else {
-        HeadCopies::of_newest()
-    };
+    let mut copies = selection.empty_copies();
     let mut scratch = HeadCopies::of_newest();
     let mut tails = Vec::new();
     let n_slots = slots.len() as usize;

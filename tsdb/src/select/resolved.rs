@@ -28,7 +28,7 @@ use crate::label_hint::LabelHint;
 const ADDED_MAX: usize = if cfg!(test) { 4 } else { 256 };
 /// Series in the list for each evicted one among them: with more evicted ones, the list is made
 /// again.
-const SERIES_PER_GONE: usize = 8;
+const SERIES_PER_EVICTED: usize = 8;
 /// Estimated size of the labels of a series in bytes, if all labels or all but some are requested.
 const LABELS_SIZE: usize = 400;
 
@@ -45,7 +45,7 @@ pub(crate) struct ResolvedSeries {
     /// Number of series that each shard had created when all of them were tested.
     n_created: Vec<AtomicU64>,
     /// Number of evicted series that the last selection found in the list.
-    n_gone: AtomicUsize,
+    n_evicted: AtomicUsize,
     size: usize,
 }
 
@@ -192,8 +192,8 @@ impl ResolvedSeries {
     }
 
     /// Notes how many of the series were evicted.
-    pub(super) fn note_gone(&self, n: usize) {
-        self.n_gone.store(n, Relaxed);
+    pub(super) fn note_evicted(&self, n: usize) {
+        self.n_evicted.store(n, Relaxed);
     }
 
     fn n_series(&self) -> usize {
@@ -235,17 +235,17 @@ impl ResolvedSeries {
             }
             return Ok(Updated::Current);
         }
-        let has_many_gone = self.n_gone.load(Relaxed) > self.n_series() / SERIES_PER_GONE;
-        if added.len() > ADDED_MAX || has_many_gone {
+        let has_many_evicted = self.n_evicted.load(Relaxed) > self.n_series() / SERIES_PER_EVICTED;
+        if added.len() > ADDED_MAX || has_many_evicted {
             return Ok(Updated::Outdated);
         }
-        let mut grown = self.with(selection, requested, &added);
+        let mut grown = self.grown_by(selection, requested, &added);
         grown.n_created = n_created.into_iter().map(AtomicU64::new).collect();
         Ok(Updated::Grown(grown))
     }
 
     /// Returns a copy of the list with more series.
-    fn with(
+    fn grown_by(
         &self,
         selection: &Selection<'_>,
         requested: &LabelHint,
@@ -259,33 +259,38 @@ impl ResolvedSeries {
             for &(shard, slot_ref) in added {
                 grown.slots[shard].push(slot_ref);
             }
-            grown.shrink();
-            return grown;
+        } else {
+            grown.insert(self, &self.look_up(selection, requested, added));
         }
-        let mut places: Vec<AddedSeries> = Vec::with_capacity(added.len());
-        {
-            let shards = &selection.store.shards;
-            let heads: Vec<_> = shards.iter().map(|shard| shard.head()).collect();
-            let mut projections: Vec<_> = heads.iter().map(|_| Projection::default()).collect();
-            for &(shard, slot_ref) in added {
-                let head = &heads[shard];
-                // It may have been evicted since it was tested.
-                if head.is_current(slot_ref) {
-                    places.push(AddedSeries {
-                        shard,
-                        slot_ref,
-                        labels: projections[shard].labels(head, slot_ref.slot, requested),
-                        n_before: self.n_before(&heads, shard, slot_ref),
-                    });
-                }
-            }
-            places.sort_by(|a, b| {
-                compare((&heads[a.shard], a.slot_ref), (&heads[b.shard], b.slot_ref))
-            });
-        }
-        grown.insert(self, &places);
         grown.shrink();
         grown
+    }
+
+    /// Looks up the labels of new series and their places in the list. Returns them in label order.
+    fn look_up(
+        &self,
+        selection: &Selection<'_>,
+        requested: &LabelHint,
+        added: &[(usize, SlotRef)],
+    ) -> Vec<AddedSeries> {
+        let shards = &selection.store.shards;
+        let heads: Vec<_> = shards.iter().map(|shard| shard.head()).collect();
+        let mut projections: Vec<_> = heads.iter().map(|_| Projection::default()).collect();
+        let mut found = Vec::with_capacity(added.len());
+        for &(shard, slot_ref) in added {
+            let head = &heads[shard];
+            // It may have been evicted since it was tested.
+            if head.is_current(slot_ref) {
+                found.push(AddedSeries {
+                    shard,
+                    slot_ref,
+                    labels: projections[shard].labels(head, slot_ref.slot, requested),
+                    n_before: self.n_before(&heads, shard, slot_ref),
+                });
+            }
+        }
+        found.sort_by(|a, b| compare((&heads[a.shard], a.slot_ref), (&heads[b.shard], b.slot_ref)));
+        found
     }
 
     /// Returns the number of series of each shard up to the last one before a new series in label
@@ -316,7 +321,7 @@ impl ResolvedSeries {
         self.labels.reserve_exact(n_series);
         let mut n_copied = vec![0; old.n_shards()];
         let mut next = 0;
-        let mut places = Vec::with_capacity(added.len());
+        let mut slot_idxs = Vec::with_capacity(added.len());
         for series in added {
             // Copies until all series before the new one are copied, whatever evicted series are
             // between them.
@@ -338,13 +343,13 @@ impl ResolvedSeries {
             // There are at most 256 shards.
             self.shards.push(series.shard as u16);
             self.labels.push(series.labels.clone());
-            places.push(n_copied[series.shard]);
+            slot_idxs.push(n_copied[series.shard]);
         }
         self.shards.extend_from_slice(&old.shards[next..]);
         self.labels.extend_from_slice(&old.labels[next..]);
-        // From the last to the first, so that places remain valid.
-        for (series, place) in added.iter().zip(places).rev() {
-            self.slots[series.shard].insert(place, series.slot_ref);
+        // From the last to the first, so that indexes remain valid.
+        for (series, slot_idx) in added.iter().zip(slot_idxs).rev() {
+            self.slots[series.shard].insert(slot_idx, series.slot_ref);
         }
     }
 }

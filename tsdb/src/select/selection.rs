@@ -7,7 +7,7 @@ use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::{Matcher, TimeRange};
 
 use crate::error::Result;
-use crate::head::SlotRef;
+use crate::head::{HeadCopies, SlotRef};
 use crate::isolation::ReadView;
 use crate::shard::Shard;
 use crate::store::Store;
@@ -74,6 +74,14 @@ impl Selection<'_> {
     /// Returns `true` if any shard may have samples in the range.
     pub(super) fn is_any_in_range(&self) -> bool {
         (0..self.store.shards.len()).any(|shard| self.is_in_range(shard))
+    }
+
+    /// Creates the copies of a head, for all samples or the newest ones.
+    pub(super) fn empty_copies(&self) -> HeadCopies {
+        match self.need {
+            Need::Samples => HeadCopies::default(),
+            Need::Newest | Need::Labels | Need::FirstLabels(_) => HeadCopies::of_newest(),
+        }
     }
 
     /// Returns the series of each shard that pass all matchers.

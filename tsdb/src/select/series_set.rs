@@ -203,12 +203,6 @@ impl SeriesSet {
         Ok(true)
     }
 
-    /// Returns `true` if the series have all their labels.
-    #[must_use]
-    pub fn has_all_labels(&self) -> bool {
-        matches!(self.labels, LabelHint::All) && self.projection.is_none()
-    }
-
     /// Prepares the next batch. A batch is small, so the context is checked once per batch. Streams
     /// check it while searching. Series found before an error are returned before the error.
     fn fill(&mut self) -> Result<()> {
