@@ -21,6 +21,9 @@ pub(crate) fn contains_name(names: &[String], name: &str) -> bool {
         .is_ok()
 }
 
+/// The greatest of the labels that are removed with a metric name, and of the metric name.
+pub(crate) const LAST_NAME_LABEL: &str = "__unit__";
+
 /// Returns `true` if a label is the metric name or is removed with it.
 pub(crate) fn is_name_label(name: &str) -> bool {
     name.starts_with("__") && (name == METRIC_NAME || NAME_LABELS.contains(&name))
@@ -32,6 +35,12 @@ const SCANNED_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_label_is_greater_than_the_last_one() {
+        let greatest = NAME_LABELS.into_iter().chain([METRIC_NAME]).max();
+        assert_eq!(greatest, Some(LAST_NAME_LABEL));
+    }
 
     #[test]
     fn names_are_found_in_short_and_long_lists() {

@@ -27,7 +27,7 @@ mod tree;
 pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
 pub(crate) use info_shift::info_shift;
-pub(crate) use label_names::{contains_name, is_name_label};
+pub(crate) use label_names::{LAST_NAME_LABEL, contains_name, is_name_label};
 pub(crate) use order::Order;
 pub(crate) use planner::build;
 pub(crate) use propagate_matchers::propagate_matchers;

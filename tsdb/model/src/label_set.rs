@@ -186,33 +186,38 @@ impl Labels {
     /// Returns the set of the labels for which `keep` is true.
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
-        let mut kept = String::with_capacity(self.as_packed().len());
+        let packed = self.as_packed();
+        let mut kept = String::with_capacity(packed.len());
         for (name, pair) in self.packed_pairs() {
             if keep(name) {
-                kept.push_str(pair);
+                kept.push_str(&packed[pair]);
             }
         }
         // Fast path: all labels are kept.
-        if kept.len() == self.as_packed().len() {
+        if kept.len() == packed.len() {
             self.clone()
         } else {
             Self::from_packed(&kept)
         }
     }
 
-    /// Iterates over names and packed pairs of name and value, in ascending order of names. The
-    /// packed pairs of some labels, one after another, are the canonical string of the set of these
-    /// labels.
+    /// Iterates over names, in ascending order, and where their pairs of name and value are in the
+    /// canonical string. The pairs of some labels, one after another, are the canonical string of
+    /// the set of these labels.
     #[inline]
-    pub fn packed_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut labels = self.iter();
+    pub fn packed_pairs(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        let packed = self.as_packed();
+        let mut at = 0;
         std::iter::from_fn(move || {
-            let pair_and_rest = labels.rest;
-            let (name, _value) = labels.next()?;
-            Some((
-                name,
-                &pair_and_rest[..pair_and_rest.len() - labels.rest.len()],
-            ))
+            if at == packed.len() {
+                return None;
+            }
+            let start = at;
+            let (name_len, name_start) = unpack_len(packed.as_bytes(), start);
+            let name_end = name_start + name_len;
+            let (value_len, value_start) = unpack_len(packed.as_bytes(), name_end);
+            at = value_start + value_len;
+            Some((&packed[name_start..name_end], start..at))
         })
     }
 
@@ -508,8 +513,9 @@ mod tests {
             set.packed_pairs().map(|(name, _)| name).collect::<Vec<_>>(),
             ["a", &*long, "y", "z"]
         );
+        let text = |(_, pair): (&str, Range<usize>)| set.as_packed()[pair].to_owned();
         assert_eq!(
-            set.packed_pairs().map(|(_, pair)| pair).collect::<String>(),
+            set.packed_pairs().map(text).collect::<String>(),
             set.as_packed()
         );
         let some = set.filter(|name| name != "a" && name != "y");
@@ -517,10 +523,7 @@ mod tests {
         let pairs = set
             .packed_pairs()
             .filter(|(name, _)| some.get(name).is_some());
-        assert_eq!(
-            pairs.map(|(_, pair)| pair).collect::<String>(),
-            some.as_packed()
-        );
+        assert_eq!(pairs.map(text).collect::<String>(), some.as_packed());
         assert!(set.filter(|_| true).is_shared_with(&set) && set.filter(|_| false).is_empty());
     }
 

@@ -73,10 +73,11 @@ impl GroupingKeys {
 
 /// Returns the canonical bytes of the labels that `keep` selects.
 fn key_bytes(labels: &Labels, keep: &impl Fn(&str) -> bool) -> KeyBytes {
+    let packed = labels.as_packed().as_bytes();
     let mut key = KeyBytes::new();
     for (name, pair) in labels.packed_pairs() {
         if keep(name) {
-            key.extend_from_slice(pair.as_bytes());
+            key.extend_from_slice(&packed[pair]);
         }
     }
     key

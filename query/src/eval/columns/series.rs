@@ -3,7 +3,7 @@
 use varve_model::Labels;
 
 use super::column::Column;
-use crate::plan::is_name_label;
+use crate::plan::{LAST_NAME_LABEL, is_name_label};
 
 /// One series, with a value for each step.
 #[derive(Debug, Clone)]
@@ -26,11 +26,23 @@ impl Series {
 
 /// Returns a label set without the metric name, type and unit.
 pub(crate) fn without_name(labels: &Labels) -> Labels {
-    // Fast path: nothing to remove.
-    if labels.iter().any(|(name, _)| is_name_label(name)) {
-        labels.filter(|name| !is_name_label(name))
-    } else {
+    // Fast path: the removed labels come before all others, or there are none.
+    let mut removed_end = 0;
+    for (name, pair) in labels.packed_pairs() {
+        if name > LAST_NAME_LABEL {
+            break;
+        }
+        if is_name_label(name) {
+            if pair.start != removed_end {
+                return labels.filter(|name| !is_name_label(name));
+            }
+            removed_end = pair.end;
+        }
+    }
+    if removed_end == 0 {
         labels.clone()
+    } else {
+        Labels::from_packed(&labels.as_packed()[removed_end..])
     }
 }
 
@@ -40,4 +52,30 @@ pub(crate) fn series_size(series: &Series) -> usize {
         + series.labels.size()
         + Column::size(series.column.values.len())
         + series.column.histograms_size()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_type_and_unit_are_removed_wherever_they_are() {
+        let labels = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).unwrap();
+        let name = ("__name__", "m");
+        let kind = ("__type__", "counter");
+        let unit = ("__unit__", "s");
+        for before in [None, Some(("A", "1")), Some(("__a__", "1"))] {
+            for between in [None, Some(("__p__", "1"))] {
+                let rest: Vec<_> = [before, between, Some(("job", "j"))]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                for names in [&[][..], &[name], &[unit], &[name, kind, unit]] {
+                    let whole = labels(&[&rest, names].concat());
+                    assert_eq!(without_name(&whole), labels(&rest));
+                }
+            }
+        }
+        assert!(without_name(&labels(&[name])).is_empty());
+    }
 }
