@@ -9,6 +9,10 @@ use varve_context::{Charge, QueryContext, scheduler};
 use crate::error::Result;
 use crate::value::MatrixSeries;
 
+/// Number of series between two pauses and checks: reading the clock takes as long as joining a
+/// short series.
+const SERIES_PER_CHECK: usize = 16;
+
 /// Returns the series of `cached`, cut to `times`, each joined with its points in `fresh`. Both
 /// ascend by labels, and `fresh` starts at the end of `times` or later. Charges the result.
 ///
@@ -24,13 +28,15 @@ pub(super) fn join(
     let mut joined = Vec::with_capacity(cached.len().max(fresh.len()));
     let mut cached = cached.iter().peekable();
     let mut fresh = fresh.into_iter().peekable();
-    loop {
-        scheduler::pause();
-        ctx.check()?;
+    for i in 0_usize.. {
+        if i.is_multiple_of(SERIES_PER_CHECK) {
+            scheduler::pause();
+            ctx.check()?;
+        }
         // The labels of the cached series compared with those of the fresh one; a side that has
         // ended is after all others.
         let order = match (cached.peek(), fresh.peek()) {
-            (None, None) => return Ok(joined),
+            (None, None) => break,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (Some(old), Some(new)) => old.labels.cmp(&new.labels),
@@ -48,6 +54,7 @@ pub(super) fn join(
             joined.push(series);
         }
     }
+    Ok(joined)
 }
 
 /// Returns the points of a series in a range of times, followed by those of `fresh`.

@@ -113,8 +113,8 @@ fn matrix(
     let (columns, mut columns_charge) = vector.into_parts();
     charge.grow(columns.len() * MatrixSeries::FIXED_SIZE)?;
     let mut series = Vec::with_capacity(columns.len());
-    for column in columns {
-        limits.check()?;
+    for (series_idx, column) in columns.into_iter().enumerate() {
+        limits.check_series(series_idx)?;
         let column_size = series_size(&column);
         let converted = matrix_series(column, steps, charge)?;
         series.push(Arc::new(converted));

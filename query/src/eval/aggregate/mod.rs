@@ -252,10 +252,9 @@ impl<'a> GroupedFold<'a> {
     fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<AnnotationEntry>)> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
-        for (labels, (fold, drop_name)) in
-            self.groups.keys.into_labels().into_iter().zip(self.states)
-        {
-            limits.check()?;
+        let groups = self.groups.keys.into_labels().into_iter().zip(self.states);
+        for (group, (labels, (fold, drop_name))) in groups.enumerate() {
+            limits.check_series(group)?;
             vector.push(Series {
                 labels,
                 drop_name,

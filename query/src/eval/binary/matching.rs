@@ -167,8 +167,8 @@ fn active_steps(
 /// Returns the steps at which any series has a value.
 fn present_steps(vector: &Vector, n_steps: usize, limits: &Limits) -> Result<StepSet> {
     let mut steps = StepSet::empty(n_steps);
-    for series in &vector.series {
-        limits.check()?;
+    for (series_idx, series) in vector.series.iter().enumerate() {
+        limits.check_series(series_idx)?;
         steps.union_with(&series.column.present);
     }
     Ok(steps)
@@ -185,15 +185,15 @@ fn group(
     let mut charge = limits.ctx.charge();
     let mut keys = GroupingKeys::default();
     for (vector, is_many) in [(many, true), (one, false)] {
+        charge.grow(vector.series.len() * 2 * size_of::<usize>())?;
         for (at, series) in vector.series.iter().enumerate() {
-            limits.check()?;
+            limits.check_series(at)?;
             let (group, is_new) =
                 keys.intern(&series.labels, |name| is_of_signature(matching, name));
             if is_new {
                 charge.grow(GroupingKeys::size(&keys.labels()[group]) + 2 * size_of::<Group>())?;
                 list.push(Group::default());
             }
-            charge.grow(2 * size_of::<usize>())?;
             let group = &mut list[group];
             if is_many {
                 group.many.push(at)
@@ -281,10 +281,12 @@ impl Join<'_> {
         } else {
             (fill_left, fill_right)
         };
-        let mut matched_steps = MatchedSteps {
+        // A single series of the "many" side has at most one result at a step.
+        let may_collide = group.many.len() > 1 || fill_many.is_some();
+        let mut matched_steps = may_collide.then(|| MatchedSteps {
             steps: HashMap::new(),
             charge: self.limits.ctx.charge(),
-        };
+        });
         let mut matched = StepSet::empty(self.n_steps);
         // At most one series per step: `check_one_side` rejects series that overlap at active
         // steps.
@@ -334,13 +336,14 @@ impl Join<'_> {
 
     /// Combines two series at `steps`. Returns the steps that have a result, ignoring the filter of
     /// a comparison. `order` is the position of the pair in Prometheus' order of evaluation.
+    /// `matched_steps` is `None` if no other pair can have the same result labels at these steps.
     fn pair(
         &mut self,
         many: &Series,
         one: &Series,
         steps: StepSet,
         order: usize,
-        matched_steps: &mut MatchedSteps,
+        matched_steps: &mut Option<MatchedSteps>,
     ) -> Result<StepSet> {
         if steps.is_empty() {
             return Ok(steps);
@@ -370,7 +373,9 @@ impl Join<'_> {
                 )?;
                 (column, combined)
             };
-        if !self.has_partial_labels || self.matching.cardinality == Cardinality::OneToOne {
+        let are_labels_whole =
+            !self.has_partial_labels || self.matching.cardinality == Cardinality::OneToOne;
+        if are_labels_whole && let Some(matched_steps) = matched_steps {
             matched_steps.add(self.matching.cardinality, &labels, &combined, self.n_steps)?;
         }
         self.out.push(Series {

@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 /// Columns up to this number of steps are allocated without a check that there is memory for them.
 const UNCHECKED_STEPS_MAX: usize = 512;
 
+/// Number of series between two checks of a loop that does little for each: reading the clock takes
+/// as long. A series has at most some ten thousand steps, so this is less than a millisecond.
+pub(crate) const SERIES_PER_CHECK: usize = 16;
+
 /// The number of samples that a query holds, and the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct SampleLimit {
@@ -106,6 +110,16 @@ impl Limits {
         let now = Instant::now();
         scheduler::pause_at(now);
         Ok(self.ctx.check_at(now)?)
+    }
+
+    /// Calls [`Limits::check`] for every [`SERIES_PER_CHECK`]th series of a loop, and for the first.
+    #[inline]
+    pub(crate) fn check_series(&self, series_idx: usize) -> Result<()> {
+        if series_idx.is_multiple_of(SERIES_PER_CHECK) {
+            self.check()
+        } else {
+            Ok(())
+        }
     }
 
     /// Charges the memory of a column. Must be called before allocating it.

@@ -2,36 +2,54 @@
 //!
 //! If an aggregation reads only a few labels, thousands of series share a few dozen sets. Values
 //! that depend only on the labels are then computed once per set, and found without reading the
-//! labels. At most 64 sets stay in memory longer.
+//! labels. At most 64 sets stay in memory longer. If sets turn out not to be shared, no more are
+//! stored.
 
 use varve_model::Labels;
 
 /// Number of slots. The address of a set selects its slot.
 const SLOTS: usize = 64;
 
+/// Number of stored sets after which the cache gives up, unless as many were found.
+const STORED_MAX_UNSHARED: usize = 8 * SLOTS;
+
 /// The cache; see the module documentation. Each entry keeps its set, so that no other set gets its
 /// address.
 #[derive(Debug)]
 pub(crate) struct SharedSets<T> {
     slots: Vec<Option<(Labels, T)>>,
+    n_stored: usize,
+    n_found: usize,
 }
 
 impl<T> Default for SharedSets<T> {
     fn default() -> Self {
-        Self { slots: Vec::new() }
+        Self {
+            slots: Vec::new(),
+            n_stored: 0,
+            n_found: 0,
+        }
     }
 }
 
 impl<T: Clone> SharedSets<T> {
     /// Returns what was stored for the same set in memory, unless another set has taken its slot.
     #[inline]
-    pub(crate) fn get(&self, labels: &Labels) -> Option<T> {
+    pub(crate) fn get(&mut self, labels: &Labels) -> Option<T> {
         let (known, value) = self.slots.get(slot(labels))?.as_ref()?;
-        known.is_shared_with(labels).then(|| value.clone())
+        if !known.is_shared_with(labels) {
+            return None;
+        }
+        self.n_found += 1;
+        Some(value.clone())
     }
 
-    /// Stores a value for a set.
+    /// Stores a value for a set, unless sets are not shared.
     pub(crate) fn insert(&mut self, labels: &Labels, value: T) {
+        if self.n_stored > STORED_MAX_UNSHARED.max(self.n_found) {
+            return;
+        }
+        self.n_stored += 1;
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
@@ -73,5 +91,25 @@ mod tests {
                 .all(|&(i, value)| value.is_none_or(|value| value == i))
         );
         assert!((1..=SLOTS).contains(&found.iter().filter(|(_, value)| value.is_some()).count()));
+    }
+
+    #[test]
+    fn sets_that_are_not_shared_are_no_longer_stored() {
+        let mut sets = SharedSets::default();
+        let one = Labels::from_pairs([("a", "1")]).unwrap();
+        sets.insert(&one, 0);
+        for _ in 0..=STORED_MAX_UNSHARED {
+            assert_eq!(sets.get(&one), Some(0));
+            sets.insert(&one, 0);
+        }
+        let mut others = Vec::new();
+        for i in 0..4 * STORED_MAX_UNSHARED {
+            let labels = Labels::from_pairs([("a", &*i.to_string())]).unwrap();
+            sets.insert(&labels, i);
+            others.push(labels);
+        }
+        let last = others.last().unwrap();
+        sets.insert(last, 7);
+        assert_eq!(sets.get(last), None);
     }
 }

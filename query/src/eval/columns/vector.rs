@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use varve_context::{Charge, QueryContext};
 use varve_model::Labels;
 
-use super::limits::{HeldSamples, Limits};
+use super::limits::{HeldSamples, Limits, SERIES_PER_CHECK};
 use super::series::{Series, series_size};
 use crate::error::{Error, Result};
 
@@ -19,8 +19,16 @@ pub(crate) struct Vector {
     pub(crate) series: Vec<Series>,
     ctx: QueryContext,
     charge: Charge,
+    /// Charged bytes that no series takes yet.
+    spare: usize,
     held: HeldSamples,
 }
+
+/// A vector charges this part of its size ahead, at most [`CHARGED_AHEAD_MAX`]: charging each of
+/// many small series takes as long as computing it.
+const CHARGED_AHEAD_PART: usize = 8;
+/// Maximum number of bytes that are charged ahead.
+const CHARGED_AHEAD_MAX: usize = 64 << 10;
 
 impl Limits {
     /// Returns an empty vector.
@@ -29,6 +37,7 @@ impl Limits {
             series: Vec::new(),
             ctx: QueryContext::clone(&self.ctx),
             charge: self.ctx.charge(),
+            spare: 0,
             held: self.samples.guard(),
         }
     }
@@ -44,14 +53,29 @@ impl Vector {
         if n_samples > 0 {
             self.held.grow(n_samples)?;
             series.column.histograms.shrink_to_fit();
-            self.charge.grow(series_size(&series))?;
+            self.charge_size(series_size(&series))?;
             self.series.push(series);
         }
         Ok(())
     }
 
+    /// Charges `size` more bytes.
+    fn charge_size(&mut self, size: usize) -> Result<()> {
+        if self.spare < size {
+            self.charge.grow(size - self.spare)?;
+            self.spare = size;
+            let ahead = CHARGED_AHEAD_MAX.min(self.charge.size() / CHARGED_AHEAD_PART);
+            if self.charge.grow_if_free(ahead) {
+                self.spare += ahead;
+            }
+        }
+        self.spare -= size;
+        Ok(())
+    }
+
     /// Returns the series and their charge.
-    pub(crate) fn into_parts(self) -> (Vec<Series>, Charge) {
+    pub(crate) fn into_parts(mut self) -> (Vec<Series>, Charge) {
+        self.charge.shrink(self.spare);
         (self.series, self.charge)
     }
 
@@ -60,9 +84,9 @@ impl Vector {
         self.held.n_samples()
     }
 
-    /// Returns the charged size in bytes.
+    /// Returns the size of the series in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.charge.size()
+        self.charge.size() - self.spare
     }
 
     /// Returns a copy, and charges it.
@@ -72,8 +96,8 @@ impl Vector {
     pub(crate) fn copy(&self, limits: &Limits) -> Result<Self> {
         let mut copy = limits.vector();
         copy.series.reserve(self.series.len());
-        for series in &self.series {
-            self.ctx.check()?;
+        for (at, series) in self.series.iter().enumerate() {
+            self.ctx.check_every(SERIES_PER_CHECK, at)?;
             copy.push(series.clone())?;
         }
         Ok(copy)
@@ -117,8 +141,8 @@ impl Vector {
         &mut self,
         mut change: impl FnMut(&mut Series) -> Result<()>,
     ) -> Result<()> {
-        for series in &mut self.series {
-            self.ctx.check()?;
+        for (at, series) in self.series.iter_mut().enumerate() {
+            self.ctx.check_every(SERIES_PER_CHECK, at)?;
             let before = series.labels.size();
             change(series)?;
             self.charge
@@ -146,7 +170,7 @@ impl Vector {
         let series = std::mem::take(&mut self.series);
         let mut index_of = Vec::with_capacity(series.len());
         for (at, next) in series.into_iter().enumerate() {
-            self.ctx.check()?;
+            self.ctx.check_every(SERIES_PER_CHECK, at)?;
             if first_of[at] == at {
                 index_of.push(self.series.len());
                 self.series.push(next);
@@ -169,7 +193,7 @@ impl Vector {
         let mut known = HashMap::with_capacity(self.series.len());
         let mut first_of = Vec::with_capacity(self.series.len());
         for (at, series) in self.series.iter().enumerate() {
-            self.ctx.check()?;
+            self.ctx.check_every(SERIES_PER_CHECK, at)?;
             first_of.push(*known.entry(&series.labels).or_insert(at));
         }
         Ok((known.len() < first_of.len()).then_some(first_of))

@@ -33,9 +33,6 @@ pub(super) struct RangeEvaluation<'p> {
     pub(super) by_type_label: bool,
     /// The metric name of all series, if there is only one. Their labels may then lack it.
     pub(super) metric_name: Option<&'p str>,
-    /// Series have all labels, so that dropping the names can produce duplicates that must be
-    /// detected.
-    pub(super) has_all_labels: bool,
     pub(super) windows: Windows,
     pub(super) limits: Limits,
     pub(super) spans: Spans,
@@ -134,14 +131,10 @@ impl RangeEvaluation<'_> {
             column,
         };
         if input.drop_name || !self.function.keeps_name {
-            if self.delayed || self.has_all_labels {
-                series.drop_name(self.delayed);
+            if self.delayed {
+                series.drop_name(true);
             } else {
                 out.drop_shared_name(&mut series);
-            }
-            if !self.delayed && self.has_all_labels {
-                out.renamed
-                    .push((input.labels.clone(), series.labels.clone()));
             }
         }
         out.push(series)

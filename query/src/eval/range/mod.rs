@@ -4,7 +4,6 @@
 //! columns, and its histograms, which are in a separate list. The kernels are in
 //! [`crate::functions`].
 
-mod duplicate_labels;
 mod function;
 mod siblings;
 mod windows;
@@ -15,7 +14,6 @@ use varve_context::Charge;
 use varve_promql::ast::{RangeExtension, Span, ValueType};
 use varve_tsdb::select::SelectHints;
 
-use duplicate_labels::DuplicateLabels;
 use function::{Input, RangeEvaluation, Spans};
 use windows::{Windows, count_window, n_samples_of};
 
@@ -24,7 +22,7 @@ use crate::eval::columns::StepSet;
 use crate::eval::evaluator::{Evaluator, Sink};
 use crate::eval::profile::OutputCount;
 use crate::eval::select::{RangeSamples, Selected};
-use crate::eval::stream::{Pipeline, batch_len, batches};
+use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
 use crate::functions::window::Window;
 use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};
@@ -47,15 +45,12 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         let arg = range_arg(call)?;
-        let mut function = self.range_evaluation(call, steps)?;
-        function.has_all_labels &= !self.merges_series(plan);
-        let mut duplicates = DuplicateLabels::new(self.limits.ctx.charge());
+        let function = self.range_evaluation(call, steps)?;
         match &arg.kind {
             PlanKind::Range(range) => {
                 let (others, mut siblings) = self.start_siblings(plan, steps);
                 pipeline.add_siblings(others.iter().map(|_| self.pipeline(Vec::new(), steps)));
                 let set = self.select_range(range, function.windows, steps, pipeline.hints())?;
-                function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
                 self.run(
                     plan.id,
@@ -65,14 +60,13 @@ impl Evaluator<'_> {
                     |batch| {
                         let sibling_batches = batch.siblings.drain(..);
                         for (sibling, batch) in siblings.iter_mut().zip(sibling_batches) {
-                            sibling.add(batch);
+                            sibling.add(batch.map(Batch::into_parts));
                         }
-                        duplicates.check(&batch.renamed)
                     },
                     sink,
                 )?;
                 for sibling in siblings {
-                    self.share_copy(sibling.copy_collector);
+                    self.share_copy(sibling);
                 }
                 Ok(())
             }
@@ -84,7 +78,7 @@ impl Evaluator<'_> {
                     &pipeline,
                     || Ok(batches.next()),
                     |batch, out| function.evaluate_columns(batch, inner, out),
-                    |batch| duplicates.check(&batch.renamed),
+                    |_| {},
                     sink,
                 )
             }
@@ -122,7 +116,6 @@ impl Evaluator<'_> {
             metric_name: arg
                 .range_selector()
                 .and_then(|range| range.selector.metric_name()),
-            has_all_labels: true,
             windows: self.windows(arg, steps),
             limits: self.limits.clone(),
             spans: Spans {

@@ -9,27 +9,12 @@
 //!    Errors, annotations and statistics are always those of a separate evaluation.
 //! 2. A function takes part in a scan of siblings at most once.
 
-use super::duplicate_labels::DuplicateLabels;
 use super::function::RangeEvaluation;
 use crate::error::Result;
 use crate::eval::evaluator::Evaluator;
-use crate::eval::stream::{Batch, CopyCollector, OPTIONAL_RESULT_SIZE_MAX};
+use crate::eval::stream::{CopyCollector, OPTIONAL_RESULT_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
 use crate::steps::Steps;
-
-/// Receives the result of a sibling function.
-pub(super) struct Sibling<'p> {
-    duplicates: DuplicateLabels,
-    pub(super) copy_collector: CopyCollector<'p>,
-}
-
-impl Sibling<'_> {
-    /// Adds the output of a batch; `None` if the batch failed.
-    pub(super) fn add(&mut self, batch: Option<Batch<'_>>) {
-        let batch = batch.filter(|batch| self.duplicates.check(&batch.renamed).is_ok());
-        self.copy_collector.add(batch.map(Batch::into_parts));
-    }
-}
 
 impl<'a> Evaluator<'a> {
     /// Returns the other functions over the range of `source` that are computed in its scan.
@@ -50,7 +35,7 @@ impl<'a> Evaluator<'a> {
             let is_pending = class != own
                 && !self.shared.contains(class)
                 && !self.shared.scanned.contains(&class);
-            if is_pending && has_constant_params(plan) {
+            if is_pending && has_constant_params(plan) && !self.merges_series(plan) {
                 siblings.push((class, plan));
             }
         }
@@ -63,7 +48,7 @@ impl<'a> Evaluator<'a> {
         &mut self,
         source: &Plan,
         steps: Steps,
-    ) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
+    ) -> (Vec<RangeEvaluation<'a>>, Vec<CopyCollector<'a>>) {
         let plans = self.scan_siblings(source);
         self.shared
             .scanned
@@ -84,7 +69,7 @@ impl<'a> Evaluator<'a> {
         &mut self,
         plan: &'a Plan,
         steps: Steps,
-    ) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
+    ) -> Result<Option<(RangeEvaluation<'a>, CopyCollector<'a>)>> {
         let PlanKind::Call(call) = &plan.kind else {
             return Ok(None);
         };
@@ -95,14 +80,7 @@ impl<'a> Evaluator<'a> {
         };
         let evaluation = self.range_evaluation(call, steps)?;
         let copy_collector = self.copy_collector_of(plan, size_max, steps.n_steps);
-        let duplicates = DuplicateLabels::new(self.limits.ctx.charge());
-        Ok(Some((
-            evaluation,
-            Sibling {
-                duplicates,
-                copy_collector,
-            },
-        )))
+        Ok(Some((evaluation, copy_collector)))
     }
 }
 

@@ -107,7 +107,7 @@ impl Evaluator<'_> {
             pipeline,
             batches(set, batch_len),
             |batch, out| selection.produce(&batch, &pipeline.limits, out),
-            |_| Ok(()),
+            |_| {},
             sink,
         )
     }

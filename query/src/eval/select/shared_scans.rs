@@ -296,14 +296,6 @@ impl PlannedScan {
 }
 
 impl Selected {
-    /// Returns `true` if the series have all their labels.
-    pub(in crate::eval) fn has_all_labels(&self) -> bool {
-        match self {
-            Self::Own(set) => set.has_all_labels(),
-            Self::Shared { .. } => true,
-        }
-    }
-
     /// Returns an upper bound for the number of remaining series.
     pub(in crate::eval) fn len_max(&self) -> usize {
         match self {

@@ -75,7 +75,7 @@ impl Evaluator<'_> {
                 }
                 Ok(())
             },
-            |_| Ok(()),
+            |_| {},
             sink,
         )
     }

@@ -178,7 +178,7 @@ impl Evaluator<'_> {
         let delayed = self.settings.features.delayed_name_removal;
         let mut annotations = OperatorAnnotations::default();
         for (order, series) in vector.series.iter_mut().enumerate() {
-            self.limits.check()?;
+            self.limits.check_series(order)?;
             stage.apply(series, order, &mut annotations, &self.limits, delayed)?;
         }
         let depends_on_order = stage.annotate(annotations, &mut self.annotations);
@@ -313,7 +313,7 @@ impl Evaluator<'_> {
     }
 
     /// Runs a pipeline: computes the series of batches on all threads, and passes them to `sink` in
-    /// order. `source` is the id of the expression that `produce` evaluates. `check` is called with
+    /// order. `source` is the id of the expression that `produce` evaluates. `visit` is called with
     /// each batch before its series are consumed.
     pub(super) fn run<B: Send>(
         &mut self,
@@ -321,7 +321,7 @@ impl Evaluator<'_> {
         pipeline: &Pipeline<'_>,
         next: impl FnMut() -> Result<Option<B>>,
         produce: impl for<'m> Fn(B, &mut Batch<'m>) -> Result<()> + Sync,
-        mut check: impl FnMut(&mut Batch<'_>) -> Result<()>,
+        mut visit: impl FnMut(&mut Batch<'_>),
         sink: Sink<'_>,
     ) -> Result<()> {
         let workers = self.workers.clone();
@@ -346,7 +346,7 @@ impl Evaluator<'_> {
             },
             |mut batch: Batch<'_>| {
                 pipeline.limits.check()?;
-                check(&mut batch)?;
+                visit(&mut batch);
                 if let Some(copy_collector) = &mut copy_collector {
                     copy_collector.add(Some(batch.source_output()));
                 }

@@ -97,8 +97,6 @@ impl Pipeline<'_> {
 pub(in crate::eval) struct Batch<'w> {
     pipeline: &'w Pipeline<'w>,
     pub(super) series: Vec<Series>,
-    /// Labels before and after the source dropped metric names.
-    pub(in crate::eval) renamed: Vec<(Labels, Labels)>,
     /// Sets without the metric name, by the set with it.
     unnamed: SharedSets<Labels>,
     pub(in crate::eval) annotations: AnnotationList,
@@ -126,7 +124,6 @@ impl<'w> Batch<'w> {
         Ok(Self {
             pipeline,
             series: Vec::new(),
-            renamed: Vec::new(),
             unnamed: SharedSets::default(),
             annotations: AnnotationList::default(),
             sample_stats: pipeline.sample_stats.empty(pipeline.n_steps),
