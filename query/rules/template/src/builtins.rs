@@ -72,7 +72,7 @@ fn length(value: &Value) -> Result<usize> {
     match value {
         Value::String(text) | Value::Html(text) => Ok(text.len()),
         Value::Labels(labels) => Ok(labels.len()),
-        Value::Args(values) => Ok(values.len()),
+        Value::Args(args) => Ok(args.values.len()),
         Value::Vector(samples) => Ok(samples.len()),
         Value::Nil => Err("len of nil pointer".to_owned()),
         value => Err(format!("len of type {}", element_type_name(value))),

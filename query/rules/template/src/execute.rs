@@ -3,11 +3,12 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
+use varve_context::Charge;
 use varve_promql::quote::quoted;
 
 use super::environment::Environment;
 use super::functions::{self, Signature};
-use super::limits::{DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
+use super::limits::{BYTES_PER_STEP, DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};
 use super::parse::Trees;
 use super::value::{Type, Value};
@@ -17,6 +18,9 @@ type Result<T> = std::result::Result<T, String>;
 
 /// Steps between two checks of the deadline.
 const STEPS_PER_CHECK: usize = 1024;
+/// Bytes that a function may take for a byte of its arguments: a quoted byte has up to six, and is
+/// copied.
+const COPIES: usize = 12;
 
 /// Executes the template `name`, with `data` as `.` and `$`, and returns its output.
 pub(crate) fn execute(
@@ -41,6 +45,7 @@ pub(crate) fn execute(
         n_steps: 0,
         size: 0,
         out: String::new(),
+        charge: environment.ctx.charge(),
     };
     execution.list(&data, root)?;
     Ok(execution.out)
@@ -62,6 +67,8 @@ struct Execution<'a> {
     /// Bytes of all values that were created.
     size: usize,
     out: String,
+    /// Covers the values and the output.
+    charge: Charge,
 }
 
 /// A part of the tree, and its byte offset in the template.
@@ -93,11 +100,17 @@ impl<'a> Execution<'a> {
     }
 
     fn step(&mut self) -> Result<()> {
-        self.n_steps += 1;
+        self.read(0)
+    }
+
+    /// Counts the steps for reading or writing a text of `n_bytes`.
+    fn read(&mut self, n_bytes: usize) -> Result<()> {
+        let n_checks = self.n_steps / STEPS_PER_CHECK;
+        self.n_steps += 1 + n_bytes / BYTES_PER_STEP;
         if self.n_steps > STEPS_MAX {
             return self.error(format_args!("more than {STEPS_MAX} steps"));
         }
-        if self.n_steps.is_multiple_of(STEPS_PER_CHECK)
+        if self.n_steps / STEPS_PER_CHECK > n_checks
             && let Err(error) = self.environment.ctx.check()
         {
             return self.error(error);
@@ -105,12 +118,33 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
+    /// Counts the arguments of a call as steps. Reserves the memory that the function takes for
+    /// them, until the returned charge is dropped.
+    fn reserve(&mut self, name: &str, values: &[Value]) -> Result<Charge> {
+        let n_bytes = functions::created_size_max(name, values);
+        self.read(n_bytes)?;
+        let mut charge = self.environment.ctx.charge();
+        match charge.grow_without_waiting(COPIES * n_bytes) {
+            Ok(()) => Ok(charge),
+            Err(error) => self.error(error),
+        }
+    }
+
+    /// Returns the text of a value.
+    fn printed(&mut self, value: Value) -> Result<String> {
+        let values = [value];
+        let _room = self.reserve("print", &values)?;
+        Ok(print::sprint(&[builtins::printable(&values[0])]))
+    }
+
     /// Counts a new value.
     fn created(&mut self, value: Value) -> Result<Value> {
-        self.size += value.size();
+        let size = value.size();
+        self.size += size;
         if self.size > SIZE_MAX {
             return self.error(format_args!("values of more than {SIZE_MAX} bytes"));
         }
+        self.grow(size)?;
         Ok(value)
     }
 
@@ -118,8 +152,16 @@ impl<'a> Execution<'a> {
         if self.out.len() + text.len() > OUTPUT_SIZE_MAX {
             return self.error(format_args!("output of more than {OUTPUT_SIZE_MAX} bytes"));
         }
+        self.grow(text.len())?;
         self.out.push_str(text);
         Ok(())
+    }
+
+    fn grow(&mut self, size: usize) -> Result<()> {
+        match self.charge.grow_without_waiting(size) {
+            Ok(()) => Ok(()),
+            Err(error) => self.error(error),
+        }
     }
 
     fn nested<T>(&mut self, execute: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -153,7 +195,8 @@ impl<'a> Execution<'a> {
                 let value = self.pipe(dot, pipe)?;
                 if pipe.variables.is_empty() {
                     self.at = Some((node.start, node));
-                    self.write(&print::sprint(&[builtins::printable(&value)]))?;
+                    let text = self.printed(value)?;
+                    self.write(&text)?;
                 }
             }
             NodeKind::If(branch) => return self.condition(dot, branch, false),
@@ -188,7 +231,7 @@ impl<'a> Execution<'a> {
                 Value::Int(_) | Value::Int64(_) | Value::Byte(_) | Value::Duration(_)
                     if branch.pipe.variables.len() > 1 =>
                 {
-                    let text = print::sprint(&[builtins::printable(&value)]);
+                    let text = self.printed(value.clone())?;
                     return self.error(format_args!(
                         "can't use {text} to iterate over more than one variable"
                     ));
@@ -210,13 +253,14 @@ impl<'a> Execution<'a> {
                     Some((name, text)) => (Value::string(name), Value::string(text)),
                     None => break,
                 },
-                Value::Args(values) if (i as usize) < values.len() => {
-                    (Value::string(format!("arg{i}")), values[i as usize].clone())
-                }
+                Value::Args(args) if (i as usize) < args.values.len() => (
+                    Value::string(format!("arg{i}")),
+                    args.values[i as usize].clone(),
+                ),
                 Value::Int(_) | Value::Int64(_) | Value::Byte(_) | Value::Duration(_) => break,
                 Value::Nil | Value::Vector(_) | Value::Args(_) => break,
                 other => {
-                    let text = print::sprint(&[builtins::printable(other)]);
+                    let text = self.printed(other.clone())?;
                     return self.error(format_args!("range can't iterate over {text}"));
                 }
             };
@@ -385,6 +429,7 @@ impl<'a> Execution<'a> {
             return self.short_circuit(dot, name == "or", args, last);
         }
         let values = self.args(dot, signature, args, last)?;
+        let _room = self.reserve(name, &values)?;
         self.called(
             whole,
             name,
@@ -583,6 +628,7 @@ impl<'a> Execution<'a> {
             };
             self.check_n_args(name, signature, args.len(), last.is_some())?;
             let values = self.args(dot, signature, args, last)?;
+            let _room = self.reserve(name, &values)?;
             let called = methods::call(&receiver, name, &values);
             return Ok((self.called((node.start, node), name, called)?, false));
         }

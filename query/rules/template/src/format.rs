@@ -7,6 +7,27 @@ use super::value::Value;
 /// Maximum width and precision.
 const WIDTH_MAX: i64 = 1_000_000;
 
+/// Returns the maximum number of characters by which the widths in a format pad values, at most
+/// [`SIZE_MAX`].
+pub(crate) fn padding_max(format: &str) -> usize {
+    let mut widest = 0;
+    let mut number = 0_usize;
+    for byte in format.bytes() {
+        number = match byte {
+            b'0'..=b'9' => number
+                .saturating_mul(10)
+                .saturating_add(usize::from(byte - b'0')),
+            b'*' => WIDTH_MAX as usize,
+            _ => 0,
+        };
+        widest = widest.max(number);
+    }
+    let n_verbs = format.bytes().filter(|&byte| byte == b'%').count();
+    n_verbs
+        .saturating_mul(widest.min(WIDTH_MAX as usize))
+        .min(SIZE_MAX)
+}
+
 /// Formats values by a format with verbs.
 pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
     let mut printer = Printer::default();
@@ -18,7 +39,7 @@ pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
         is_good: true,
     };
     while let Some((text, rest)) = verbs.rest.split_once('%')
-        && printer.out.len() <= SIZE_MAX
+        && !printer.is_full()
     {
         printer.out.push_str(text);
         verbs.rest = rest;
@@ -27,14 +48,21 @@ pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
     printer.out.push_str(verbs.rest);
     if !verbs.is_reordered && verbs.arg < args.len() {
         printer.flags = Flags::default();
-        let extra = args[verbs.arg..].iter().map(|arg| match arg {
-            Value::Nil => "<nil>".to_owned(),
-            arg => format!("{}={}", arg.type_name(), sprint(std::slice::from_ref(arg))),
-        });
-        let extra: Vec<_> = extra.collect();
-        printer
-            .out
-            .push_str(&format!("%!(EXTRA {})", extra.join(", ")));
+        printer.out.push_str("%!(EXTRA ");
+        for (i, arg) in args[verbs.arg..].iter().enumerate() {
+            if printer.is_full() {
+                break;
+            }
+            printer.out.push_str(if i > 0 { ", " } else { "" });
+            if matches!(arg, Value::Nil) {
+                printer.out.push_str("<nil>");
+            } else {
+                printer.out.push_str(arg.type_name());
+                printer.out.push('=');
+                printer.out.push_str(&sprint(std::slice::from_ref(arg)));
+            }
+        }
+        printer.out.push(')');
     }
     printer.out
 }

@@ -11,10 +11,11 @@ use varve_regexp::{Regexp, Rewrite};
 
 use super::builtins::{self, query_escaped};
 use super::environment::Environment;
+use super::format;
 use super::limits::SIZE_MAX;
 use super::print::significant;
 use super::time::{Duration, Time};
-use super::value::{Type, Value};
+use super::value::{Args, Type, Value};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -60,6 +61,32 @@ pub(crate) fn signature(name: &str) -> Option<Signature> {
     Some(Signature { fixed, variadic })
 }
 
+/// Returns the bytes of text that a function reads, or that it prints if these are more.
+pub(crate) fn created_size_max(name: &str, args: &[Value]) -> usize {
+    let prints = matches!(
+        name,
+        "print" | "println" | "printf" | "html" | "js" | "urlquery" | "call"
+    );
+    let size_of = if prints {
+        Value::printed_size
+    } else {
+        Value::text_size
+    };
+    let mut size: usize = 0;
+    for arg in args {
+        size += size_of(arg);
+        if size > SIZE_MAX {
+            return SIZE_MAX;
+        }
+    }
+    if name == "printf"
+        && let Some(format) = args.first().and_then(Value::as_str)
+    {
+        size += format::padding_max(format);
+    }
+    size.min(SIZE_MAX)
+}
+
 /// Calls a function with arguments of its types.
 ///
 /// # Errors
@@ -96,7 +123,7 @@ pub(crate) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
             Ok(Value::Vector(sorted.into()))
         }
         ("sortByLabel", _) => Ok(Value::Vector(Rc::new([]))),
-        ("args", _) => Ok(Value::Args(args.into())),
+        ("args", _) => Ok(Value::Args(Rc::new(Args::new(args)?))),
         ("now", _) => Ok(Value::Float(environment.timestamp_ms as f64 / 1000.0)),
         ("externalURL", _) => string(environment.external_url.to_owned()),
         ("pathPrefix", _) => string(path(environment.external_url).to_owned()),

@@ -8,8 +8,8 @@
 //! Invariants
 //! 1. Output and error messages equal those of Prometheus. docs/decisions/rules/0018-templates.md
 //!    lists the differences.
-//! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the
-//!    request.
+//! 2. Nesting, steps, output, errors and the memory of values are bounded. Long texts count as
+//!    several steps. Steps check the deadline of the request, and values are charged to it.
 //!
 //! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the
 //! sample, the time and the function that evaluates queries.
@@ -37,7 +37,7 @@ use varve_query::VectorSample;
 
 pub use builtins::query_escaped;
 pub use environment::Environment;
-pub use limits::{DEPTH_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
+pub use limits::{DEPTH_MAX, ERROR_SIZE_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use parse::Trees;
 pub use print::scientific;
 use value::{Data, Value};
@@ -83,7 +83,8 @@ impl Template {
     /// expression.
     ///
     /// # Errors
-    /// Prometheus' message. [`error_text`] formats it as the text of the label or annotation.
+    /// Prometheus' message, cut at [`ERROR_SIZE_MAX`]. [`error_text`] formats it as the text of the
+    /// label or annotation.
     pub fn expand(
         &self,
         environment: &Environment<'_>,
@@ -92,7 +93,7 @@ impl Template {
         let Self { name, text, trees } = self;
         let trees = match trees {
             None => return Ok(text.clone()),
-            Some(Err(error)) => return Err(format!("error parsing template {name}: {error}")),
+            Some(Err(error)) => return Err(cut(format!("error parsing template {name}: {error}"))),
             Some(Ok(trees)) => trees,
         };
         let data = Data {
@@ -102,8 +103,15 @@ impl Template {
             value: Value::of_sample(sample),
         };
         let output = execute::execute(name, text, trees, environment, Value::Data(Rc::new(data)));
-        output.map_err(|error| format!("error executing template {name}: {error}"))
+        output.map_err(|error| cut(format!("error executing template {name}: {error}")))
     }
+}
+
+/// Returns the start of an error.
+fn cut(mut error: String) -> String {
+    error.truncate(error.floor_char_boundary(ERROR_SIZE_MAX));
+    error.shrink_to_fit();
+    error
 }
 
 /// Converts external labels, which the configuration has checked.

@@ -10,11 +10,15 @@ use super::value::{Basic, Value};
 /// Maximum number of digits of a float. All further digits are zeros.
 const FLOAT_DIGITS_MAX: usize = 1100;
 
-/// Formats values one after the other, with spaces between those that are not strings.
+/// Formats values one after the other, with spaces between those that are not strings. Stops after
+/// [`SIZE_MAX`] bytes: no value may be that large.
 pub(crate) fn sprint(values: &[Value]) -> String {
     let mut printer = Printer::default();
     let mut after_string = true;
     for (i, value) in values.iter().enumerate() {
+        if printer.is_full() {
+            break;
+        }
         let is_string = value.basic() == Some(Basic::String);
         if i > 0 && !is_string && !after_string {
             printer.out.push(' ');
@@ -27,11 +31,16 @@ pub(crate) fn sprint(values: &[Value]) -> String {
 
 /// Formats values with spaces between them and a new line at the end.
 pub(crate) fn sprintln(values: &[Value]) -> String {
-    let texts: Vec<_> = values
-        .iter()
-        .map(|value| sprint(std::slice::from_ref(value)))
-        .collect();
-    texts.join(" ") + "\n"
+    let mut printer = Printer::default();
+    for (i, value) in values.iter().enumerate() {
+        if printer.is_full() {
+            break;
+        }
+        printer.out.push_str(if i > 0 { " " } else { "" });
+        printer.value(value, 'v', 0);
+    }
+    printer.out.push('\n');
+    printer.out
 }
 
 /// Formats a float with a number of significant digits: `%.4g`.
@@ -74,6 +83,11 @@ pub(super) struct Printer {
 }
 
 impl Printer {
+    /// Returns `true` if no value may be larger.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() > SIZE_MAX
+    }
+
     pub(super) fn value(&mut self, value: &Value, verb: char, depth: usize) {
         match (value, verb) {
             (_, 'T') => self.pad(value.type_name()),
@@ -101,8 +115,9 @@ impl Printer {
                     .map(|(name, text)| (name.to_owned(), Value::string(text)));
                 self.map(entries.collect(), verb, depth);
             }
-            (Value::Args(values), _) => {
-                let entries = values
+            (Value::Args(args), _) => {
+                let entries = args
+                    .values
                     .iter()
                     .enumerate()
                     .map(|(i, value)| (format!("arg{i}"), value.clone()));
@@ -115,7 +130,7 @@ impl Printer {
                 for (i, sample) in samples.iter().enumerate() {
                     self.out.push_str(if i > 0 { " " } else { "" });
                     self.sample(sample, verb, depth + 1);
-                    if self.out.len() > SIZE_MAX {
+                    if self.is_full() {
                         break;
                     }
                 }
@@ -158,6 +173,9 @@ impl Printer {
     fn map(&mut self, entries: Vec<(String, Value)>, verb: char, depth: usize) {
         self.out.push_str("map[");
         for (i, (key, value)) in entries.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
             self.out.push_str(if i > 0 { " " } else { "" });
             self.value(&Value::string(key.as_str()), verb, depth + 1);
             self.out.push(':');
@@ -216,22 +234,22 @@ impl Printer {
     fn string(&mut self, text: &str, verb: char) {
         if matches!(verb, 'x' | 'X') {
             let n_bytes = self.flags.precision.unwrap_or(text.len()).min(text.len());
-            let hex: Vec<_> = text.as_bytes()[..n_bytes]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            let prefix = if self.flags.sharp && n_bytes > 0 {
-                "0x"
-            } else {
-                ""
-            };
-            let separator = if self.flags.space {
-                format!(" {prefix}")
-            } else {
-                String::new()
-            };
-            let hex = prefix.to_owned() + &hex.join(&separator);
-            return self.pad(&if verb == 'X' { hex.to_uppercase() } else { hex });
+            let mut hex = String::new();
+            for (i, byte) in text.as_bytes()[..n_bytes].iter().enumerate() {
+                if i > 0 && self.flags.space {
+                    hex.push(' ');
+                }
+                if self.flags.sharp && (i == 0 || self.flags.space) {
+                    hex.push_str("0x");
+                }
+                for digit in [byte >> 4, byte & 0xf] {
+                    hex.extend(char::from_digit(u32::from(digit), 16));
+                }
+            }
+            if verb == 'X' {
+                hex.make_ascii_uppercase();
+            }
+            return self.pad(&hex);
         }
         let end = self
             .flags

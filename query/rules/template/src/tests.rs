@@ -133,6 +133,86 @@ fn every_limit_ends_the_execution() {
     }
 }
 
+/// Values that share their parts printed to 2^60 bytes, deep ones overflowed the stack when they
+/// were dropped, and `print` of one long text many times took any amount of memory.
+#[test]
+fn values_within_each_other_are_bounded() {
+    let nested = |depth: usize, args: &str| {
+        format!(
+            "{{{{ $x := args 1 }}}}{{{{ range {depth} }}}}{{{{ $x = args {args} }}}}{{{{ end }}}}"
+        )
+    };
+    let check = |text: &str, expect: &str| {
+        let error = expand(text).unwrap_err();
+        assert!(error.ends_with(expect), "{error}");
+    };
+    check(&nested(400, "$x"), "more than 400 args within each other");
+    let shared = nested(100, "$x $x");
+    check(
+        &format!("{shared}{{{{ $x }}}}"),
+        "output of more than 1048576 bytes",
+    );
+    check(
+        &format!("{shared}{{{{ len (print $x) }}}}"),
+        "values of more than 16777216 bytes",
+    );
+    for function in ["print", "println", "html", "printf \"%v\""] {
+        let many = " $x".repeat(10_000);
+        check(
+            &format!("{{{{ $x := printf \"%1000000d\" 1 }}}}{{{{ len ({function}{many}) }}}}"),
+            "values of more than 16777216 bytes",
+        );
+    }
+    assert_eq!(
+        expand("{{ printf \"%# X|% x|%#x\" \"ab\" \"ab\" \"ab\" }}").unwrap(),
+        "0X61 0X62|61 62|0x6162"
+    );
+}
+
+/// An error was as long as the value that it quotes, and became an annotation.
+#[test]
+fn a_long_error_is_cut() {
+    let text = "{{ range (printf \"%1000000d\" 1) }}{{ end }}";
+    assert_eq!(expand(text).unwrap_err().len(), ERROR_SIZE_MAX);
+}
+
+/// A call that read a megabyte counted as one step, so a template could take minutes.
+#[test]
+fn long_texts_count_as_steps() {
+    for call in [
+        "match \"x.*y\" $x",
+        "reReplaceAll \"[ab]+z\" \"\" $x",
+        "printf \"%1000000d\" 1",
+        "toUpper $x",
+        "html $x | len",
+    ] {
+        let text = format!(
+            "{{{{ $x := printf \"%1000000d\" 1 }}}}{{{{ range 400 }}}}{{{{ $y := {call} }}}}{{{{ end }}}}"
+        );
+        let error = expand(&text).unwrap_err();
+        let ends = error.ends_with("more than 1000000 steps")
+            || error.ends_with("values of more than 16777216 bytes");
+        assert!(ends, "{call}: {error}");
+    }
+}
+
+#[test]
+fn values_and_output_are_charged() {
+    let memory = MemoryBudget::new(Limit::Other("query memory"), 2 << 20);
+    let ctx = QueryContext::new(Duration::MAX, memory.clone());
+    for text in [
+        "{{ range 20 }}{{ $x := printf \"%100000d\" 1 }}{{ end }}",
+        "{{ printf \"%1000000d\" 1 }}",
+        "{{ len (query \"q\" | printf \"%1000000v\") }}",
+    ] {
+        let error = expand_within(&ctx, text).unwrap_err();
+        assert!(error.contains("exceeds the limit of 2097152"), "{error}");
+        assert_eq!(memory.used(), 0);
+    }
+    expand_within(&ctx, "{{ printf \"%10000d\" 1 }}").unwrap();
+    assert!(memory.peak() > 10_000);
+}
+
 #[test]
 fn a_deadline_ends_the_execution() {
     let ctx = QueryContext::new(

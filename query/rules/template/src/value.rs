@@ -7,7 +7,11 @@ use varve_model::Labels;
 use varve_query::VectorSample;
 use varve_query::histogram::FloatHistogram;
 
+use super::limits::{DEPTH_MAX, SIZE_MAX};
 use super::time::{Duration, Time};
+
+/// Bytes of a printed number, or of the name of a printed value.
+const PRINTED_SIZE: usize = 32;
 
 /// A value.
 #[derive(Debug, Clone)]
@@ -25,8 +29,8 @@ pub(crate) enum Value {
     /// A string that `safeHtml` has marked as safe.
     Html(Rc<str>),
     Labels(Labels),
-    /// The result of `args`: `arg0`, `arg1` and so on.
-    Args(Rc<[Value]>),
+    /// The result of `args`.
+    Args(Rc<Args>),
     Vector(Rc<[VectorSample]>),
     Sample(Rc<VectorSample>),
     Time(Time),
@@ -49,6 +53,35 @@ pub(crate) struct Data {
     pub(crate) external_labels: Labels,
     pub(crate) external_url: Rc<str>,
     pub(crate) value: Value,
+}
+
+/// Values by name: `arg0`, `arg1` and so on.
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub(crate) values: Box<[Value]>,
+    /// Number of these within each other. Bounded, because they are printed and dropped by
+    /// recursion.
+    depth: usize,
+}
+
+impl Args {
+    /// # Errors
+    /// If there are more than [`DEPTH_MAX`] within each other.
+    pub(crate) fn new(values: &[Value]) -> Result<Self, String> {
+        let mut depth = 1;
+        for value in values {
+            if let Value::Args(args) = value {
+                depth = depth.max(args.depth + 1);
+            }
+        }
+        if depth > DEPTH_MAX {
+            return Err(format!("more than {DEPTH_MAX} args within each other"));
+        }
+        Ok(Self {
+            values: values.into(),
+            depth,
+        })
+    }
 }
 
 /// The type of a parameter.
@@ -187,7 +220,7 @@ impl Value {
             Self::Float(number) => *number != 0.0,
             Self::String(text) | Self::Html(text) => !text.is_empty(),
             Self::Labels(labels) => !labels.is_empty(),
-            Self::Args(values) => !values.is_empty(),
+            Self::Args(args) => !args.values.is_empty(),
             Self::Vector(samples) => !samples.is_empty(),
             Self::Duration(duration) => duration.is_pointer || duration.nanos != 0,
             Self::Sample(_) | Self::Time(_) | Self::Histogram(_) | Self::Data(_) => true,
@@ -228,13 +261,13 @@ impl Value {
     pub(crate) fn entry(&self, key: &str) -> Option<Self> {
         match self {
             Self::Labels(labels) => Some(Self::string(labels.get(key).unwrap_or(""))),
-            Self::Args(values) => {
+            Self::Args(args) => {
                 let idx = key
                     .strip_prefix("arg")
                     .and_then(|idx| idx.parse::<usize>().ok());
                 let idx = idx.filter(|idx| format!("arg{idx}") == key);
                 Some(
-                    idx.and_then(|idx| values.get(idx))
+                    idx.and_then(|idx| args.values.get(idx))
                         .cloned()
                         .unwrap_or(Self::Nil),
                 )
@@ -243,11 +276,47 @@ impl Value {
         }
     }
 
+    /// Returns the bytes of a string, and 0 for other values.
+    pub(crate) fn text_size(&self) -> usize {
+        self.as_str().map_or(0, str::len)
+    }
+
+    /// Returns about the bytes that the value has when it is printed. Counts nested values only up
+    /// to [`SIZE_MAX`], as [`sprint`](super::print::sprint) prints them.
+    pub(crate) fn printed_size(&self) -> usize {
+        let mut size = PRINTED_SIZE + self.text_size();
+        match self {
+            Self::Labels(labels) => size += labels.size(),
+            Self::Sample(sample) => size += sample.labels.size(),
+            Self::Data(data) => {
+                size += data.labels.size() + data.external_labels.size() + data.external_url.len();
+            }
+            Self::Vector(samples) => {
+                for sample in samples.iter() {
+                    size += PRINTED_SIZE + sample.labels.size();
+                    if size > SIZE_MAX {
+                        break;
+                    }
+                }
+            }
+            Self::Args(args) => {
+                for value in &args.values {
+                    size += PRINTED_SIZE + value.printed_size();
+                    if size > SIZE_MAX {
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+        size
+    }
+
     /// Returns the memory that a new value needs.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::String(text) | Self::Html(text) => text.len(),
-            Self::Args(values) => size_of_val(&**values),
+            Self::Args(args) => size_of_val(&*args.values),
             Self::Vector(samples) => size_of_val(&**samples),
             _ => 0,
         }
