@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{MemoryGroup, Server};
+use crate::harness::{MemoryGroup, Server, WriteRequest, series, wait_until};
 
 const LIMIT: u64 = 384 << 20;
 const CLIENTS: usize = 32;
@@ -91,6 +91,74 @@ fn thousands_of_selectors_do_not_block_other_requests() {
             .query("/api/v1/query", &[("query", "up"), ("timeout", "5s")])
             .expect_status(200);
     }
+}
+
+/// Labels, annotations and errors of a backtest's alerts were not charged: one such request killed
+/// the server.
+#[test]
+fn a_backtest_is_charged_with_what_it_keeps() {
+    let Some(group) = MemoryGroup::make(LIMIT) else {
+        return;
+    };
+    let mut server = Server::start_in(&group, &["--query.max-memory=64MiB"]);
+    super::ingest(&server, 5_000);
+    let long = "x".repeat(60_000);
+    for i in ["1", "2"] {
+        let labels = [("__name__", "m"), ("i", i), ("long", &long)];
+        let request = WriteRequest::new([series(&labels, &[(super::T0, 1.0)])]);
+        server.http().write(&request).expect_status(204);
+    }
+
+    let annotation = "{alert: A, expr: load, annotations: {x: '{{ printf \"%1000000d\" 1 }}'}}";
+    let label = "{alert: A, expr: load, labels: {x: '{{ printf \"%2000d\" 1 }}'}}";
+    let query = "{alert: A, expr: load, labels: {x: '{{ query (printf \"%900000d\" 1) }}'}}";
+    let error = "{alert: A, expr: m * on() m},".repeat(3_000);
+    for rules in [annotation, label, query, &error] {
+        let rules = format!("groups: [{{name: g, interval: 10s, rules: [{rules}]}}]");
+        let form = [
+            ("rules", rules.as_str()),
+            ("start", "1700000000"),
+            ("end", "1700000050"),
+        ];
+        let answer = server.http().form("/api/v1/rules/backtest", &form);
+        assert!(matches!(answer.status, 200 | 422 | 503), "{answer:?}");
+        assert!(
+            server.is_running() && group.n_killed() == 0,
+            "the kernel has killed it: {}",
+            &rules[..100]
+        );
+        wait_until("all memory to be given back", || {
+            super::held(&server) == 0.0
+        });
+    }
+}
+
+/// The evaluation's own deadline replaced that of the request: a backtest went on for minutes after
+/// its timeout.
+#[test]
+fn the_templates_of_a_backtest_end_at_its_deadline() {
+    let server = Server::start(&[]);
+    super::ingest(&server, 5_000);
+    let template = "{{ $x := printf \"%100000d\" 1 }}{{ range 100 }}{{ if match \"x.*y\" $x }}{{ end }}{{ end }}";
+    let rules = format!(
+        "groups: [{{name: g, interval: 1h, rules: [{{alert: A, expr: load, annotations: {{x: '{template}'}}}}]}}]"
+    );
+    let started = Instant::now();
+    let answer = server.http().form(
+        "/api/v1/rules/backtest",
+        &[
+            ("rules", rules.as_str()),
+            ("start", "1700000000"),
+            ("end", "1700010000"),
+            ("timeout", "1s"),
+        ],
+    );
+    answer.expect_status(503);
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 /// The YAML library needs minutes for such texts, and knows no deadline.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use varve_context::Charge;
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Matcher};
 
@@ -34,15 +35,25 @@ pub struct Rule {
 #[derive(Debug, Default)]
 pub(crate) struct RuleState {
     pub(crate) alerts: Alerts,
+    /// Covers the alerts.
+    alerts_charge: Option<Arc<Charge>>,
     /// `true` if another rule has taken over the alerts.
     are_alerts_moved: bool,
     /// `true` if alerts of an earlier process have been restored.
     pub(crate) is_restored: bool,
     /// The series of the previous evaluation.
     pub(crate) previous_series: BTreeSet<Labels>,
-    evaluations: VecDeque<EvaluationRecord>,
+    evaluations: VecDeque<KeptEvaluation>,
     has_matched: bool,
     costs: RuleCosts,
+}
+
+/// An evaluation that is kept.
+#[derive(Debug, Clone)]
+struct KeptEvaluation {
+    record: EvaluationRecord,
+    /// Covers the error.
+    _charge: Arc<Charge>,
 }
 
 /// The outcome of the last evaluation.
@@ -198,31 +209,39 @@ impl Rule {
         let state = self.state.lock();
         let health = match state.evaluations.back() {
             None => Health::Unknown,
-            Some(EvaluationRecord { error: None, .. }) => Health::Good,
+            Some(last) if last.record.error.is_none() => Health::Good,
             Some(_) => Health::Bad,
         };
+        let evaluations = state.evaluations.iter();
         RuleStatus {
             health,
             alerts: state.alerts.values().cloned().collect(),
-            evaluations: state.evaluations.iter().cloned().collect(),
+            evaluations: evaluations.map(|kept| kept.record.clone()).collect(),
             has_matched: state.has_matched,
             costs: state.costs,
         }
     }
 
-    /// Calls `visit` with each firing alert.
-    pub fn for_each_firing(&self, mut visit: impl FnMut(&Alert)) {
+    /// Calls `visit` with each firing alert, until it fails. `visit` must not wait.
+    ///
+    /// # Errors
+    /// The error of `visit`.
+    pub fn for_each_firing<E>(
+        &self,
+        mut visit: impl FnMut(&Alert) -> Result<(), E>,
+    ) -> Result<(), E> {
         for alert in self.state.lock().alerts.values() {
             if alert.state == AlertState::Firing {
-                visit(alert);
+                visit(alert)?;
             }
         }
+        Ok(())
     }
 
     /// Returns why the last evaluation failed, or why its first rejected sample was not stored.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
-        self.state.lock().evaluations.back()?.error.clone()
+        self.state.lock().evaluations.back()?.record.error.clone()
     }
 
     /// Checks whether the rule may have `n` alerts now.
@@ -234,14 +253,15 @@ impl Rule {
         self.alerts_max.check(n_old, n)
     }
 
-    /// Replaces the alerts.
+    /// Replaces the alerts. `charge` covers them.
     ///
     /// # Errors
     /// All rules together would have more alerts than the maximum.
-    pub(crate) fn set_alerts(&self, alerts: Alerts) -> Result<(), String> {
+    pub(crate) fn set_alerts(&self, alerts: Alerts, charge: Charge) -> Result<(), String> {
         let state = &mut *self.state.lock();
         self.alerts_max.replace(state.alerts.len(), alerts.len())?;
         state.alerts = alerts;
+        state.alerts_charge = Some(Arc::new(charge));
         Ok(())
     }
 
@@ -253,6 +273,7 @@ impl Rule {
         // the reload.
         from.are_alerts_moved = true;
         state.alerts = from.alerts.clone();
+        state.alerts_charge = from.alerts_charge.clone();
         state.is_restored = from.is_restored;
         state.previous_series = from.previous_series.clone();
         state.evaluations = from.evaluations.clone();
@@ -260,8 +281,8 @@ impl Rule {
         state.has_matched = from_rule.expr == self.expr && from.has_matched;
     }
 
-    /// Adds the outcome of an evaluation.
-    pub(crate) fn record(&self, record: EvaluationRecord) {
+    /// Adds the outcome of an evaluation. `charge` covers its error.
+    pub(crate) fn record(&self, record: EvaluationRecord, charge: Charge) {
         let state = &mut *self.state.lock();
         state.has_matched |= record.n_series > 0;
         state.costs.seconds += record.duration.as_secs_f64();
@@ -270,7 +291,10 @@ impl Rule {
         if state.evaluations.len() == EVALUATIONS_KEPT {
             state.evaluations.pop_front();
         }
-        state.evaluations.push_back(record);
+        state.evaluations.push_back(KeptEvaluation {
+            record,
+            _charge: Arc::new(charge),
+        });
     }
 }
 

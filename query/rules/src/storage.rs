@@ -1,14 +1,20 @@
 //! The services that rules use: queries, appends, a clock, and the delivery of alerts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use varve_context::scheduler;
+use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
 use varve_model::{Labels, Matcher, Rejection, Sample, TimeRange};
 use varve_query::histogram::FloatHistogram;
 use varve_query::{ScanPlan, SharedScans, VectorSample};
 
 use crate::alert::state::Notification;
 use crate::time::Time;
+
+/// Maximum bytes of the error of an evaluation, as of the error of a query in a response.
+pub const ERROR_SIZE_MAX: usize = 16 << 10;
+/// Maximum memory of the templates and alerts of a rule without a server, in bytes.
+const EVALUATION_SIZE_MAX: usize = 256 << 20;
 
 /// The services that rules use. Each query and each append is a separate request with its own
 /// deadline and memory budget.
@@ -25,6 +31,14 @@ pub trait Storage: Sync {
     /// # Errors
     /// The query failed or was interrupted, or its value is neither a vector nor a scalar.
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure>;
+
+    /// Returns deadline and memory of one evaluation of a rule, besides its queries: of its
+    /// templates, and of the alerts and the error that the rule keeps after it. `interval` is that
+    /// of the group.
+    fn evaluation_context(&self, interval: Duration) -> QueryContext {
+        let memory = MemoryBudget::new(Limit::Other("memory of a rule"), EVALUATION_SIZE_MAX);
+        QueryContext::new(interval, memory)
+    }
 
     /// Returns the scans that queries of a group at one time share. `None` if they share none.
     fn shared_scans(&self, _plan: &Arc<ScanPlan>, _timestamp_ms: i64) -> Option<SharedScans> {

@@ -153,6 +153,10 @@ impl Storage for RuleStorage<'_> {
         Some(scheduler::start_background(Arc::clone(&self.yield_now)))
     }
 
+    fn evaluation_context(&self, _interval: Duration) -> QueryContext {
+        QueryContext::new(self.timeout, self.memory())
+    }
+
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
         // No deadline: the scans serve several queries. A scan is not interrupted with the query
         // that runs it, neither by its deadline nor by a kill or a shutdown.

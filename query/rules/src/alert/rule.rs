@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_context::{QueryContext, scheduler};
+use varve_context::{Charge, QueryContext, scheduler};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Sample};
 use varve_query::VectorSample;
@@ -46,8 +46,10 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) is_restored: bool,
     /// `true` if the group is a dry run, which sends no alerts.
     pub(crate) is_dry_run: bool,
-    /// The deadline of all templates together.
+    /// The deadline of all templates together, and their memory.
     pub(crate) ctx: &'a QueryContext,
+    /// Covers the alerts and the samples.
+    pub(crate) charge: Charge,
     /// Expands a template for one sample.
     pub(crate) expand: &'a mut dyn FnMut(&str, &VectorSample) -> String,
 }
@@ -55,13 +57,15 @@ pub(crate) struct Evaluation<'a> {
 /// Returns the alerts after an evaluation, given those before it, and the samples to write.
 ///
 /// # Errors
-/// Two samples have the same labels, there are more alerts than the limit, or the deadline has
-/// passed.
+/// Two samples have the same labels, there are more alerts than the limit, the deadline has passed,
+/// or memory is exhausted.
 pub(crate) fn evaluate(
     evaluation: &mut Evaluation<'_>,
     mut alerts: Alerts,
     result: &[VectorSample],
 ) -> Result<(Alerts, Vec<Output>), String> {
+    // The caller keeps the alerts before the evaluation until it has those after it.
+    evaluation.grow(alerts.len() * 2 * size_of::<Alert>())?;
     let matched = evaluation.matched(result)?;
     let matched_labels: BTreeSet<Labels> = matched.keys().cloned().collect();
     for (labels, new) in matched {
@@ -87,9 +91,13 @@ pub(crate) fn evaluate(
     let mut samples = Vec::new();
     if evaluation.is_restored {
         for alert in active {
-            samples.extend(evaluation.samples(alert));
+            for output in evaluation.samples(alert) {
+                evaluation.grow(size_of::<Output>() + output.labels.size())?;
+                samples.push(output);
+            }
         }
     }
+    evaluation.charge_kept(&alerts, &samples)?;
     Ok((alerts, samples))
 }
 
@@ -98,6 +106,43 @@ fn limit_exceeded(limit: usize, n_alerts: usize) -> String {
 }
 
 impl Evaluation<'_> {
+    fn grow(&mut self, size: usize) -> Result<(), String> {
+        let grown = self.charge.grow_without_waiting(size);
+        grown.map_err(|error| format!("memory of alerts: {error}"))
+    }
+
+    /// Sets the charge to what the rule keeps: the alerts, of which some are older than this
+    /// evaluation, and the labels of the samples.
+    fn charge_kept(&mut self, alerts: &Alerts, samples: &[Output]) -> Result<(), String> {
+        let alerts_size: usize = alerts.values().map(Alert::size).sum();
+        let samples_size: usize = samples
+            .iter()
+            .map(|sample| size_of::<Output>() + sample.labels.size())
+            .sum();
+        let size = alerts_size + samples_size;
+        match size.checked_sub(self.charge.size()) {
+            Some(missing) => self.grow(missing),
+            None => {
+                self.charge.shrink(self.charge.size() - size);
+                Ok(())
+            }
+        }
+    }
+
+    /// Expands a template. Charges its text to `charge`.
+    fn expanded(
+        &mut self,
+        template: &str,
+        sample: &VectorSample,
+        charge: &mut Charge,
+    ) -> Result<String, String> {
+        let text = (self.expand)(template, sample);
+        match charge.grow_without_waiting(text.len()) {
+            Ok(()) => Ok(text),
+            Err(error) => Err(format!("memory of labels and annotations: {error}")),
+        }
+    }
+
     /// Returns a pending alert per sample.
     ///
     /// # Errors
@@ -110,10 +155,12 @@ impl Evaluation<'_> {
                 .check()
                 .map_err(|error| format!("expanding templates: {error}"))?;
             scheduler::pause();
+            // Covers the texts until they are in an alert.
+            let mut texts_charge = self.ctx.charge();
             let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.rule.labels.len() + 2);
             expanded.push((METRIC_NAME, String::new()));
             for (name, template) in self.rule.labels {
-                expanded.push((name, (self.expand)(template, sample)));
+                expanded.push((name, self.expanded(template, sample, &mut texts_charge)?));
             }
             expanded.push((ALERT_NAME, self.rule.name.to_owned()));
             let labels = with_labels(
@@ -129,10 +176,11 @@ impl Evaluation<'_> {
             if limit > 0 && alerts.len() == limit {
                 return Err(limit_exceeded(limit, result.len()));
             }
-            let annotations = self.rule.annotations.iter();
-            let annotations = annotations
-                .map(|(name, template)| (name.clone(), (self.expand)(template, sample)))
-                .collect();
+            let mut annotations = Texts::new();
+            for (name, template) in self.rule.annotations {
+                let text = self.expanded(template, sample, &mut texts_charge)?;
+                annotations.insert(name.clone(), text);
+            }
             let alert = Alert {
                 state: AlertState::Pending,
                 labels: labels.clone(),
@@ -148,6 +196,7 @@ impl Evaluation<'_> {
                 was_sent_as_firing: false,
                 keep_firing_since: None,
             };
+            self.grow(alert.size())?;
             alerts.insert(labels, alert);
         }
         Ok(alerts)
@@ -288,6 +337,7 @@ mod tests {
             is_restored: true,
             is_dry_run: false,
             ctx: &ctx,
+            charge: ctx.charge(),
             expand: &mut expand,
         };
         let error = evaluate(&mut evaluation, Alerts::new(), &result).err();

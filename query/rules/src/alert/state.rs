@@ -85,7 +85,19 @@ pub struct Notification {
     pub expr: Arc<str>,
 }
 
+/// Bytes of a name and a text besides their characters.
+const TEXT_SIZE: usize = 64;
+
 impl Alert {
+    /// Returns about the memory of the alert, with its entry in [`Alerts`].
+    pub(crate) fn size(&self) -> usize {
+        let mut size = 2 * size_of::<Self>() + self.labels.size();
+        for (name, text) in &*self.annotations {
+            size += TEXT_SIZE + name.len() + text.len();
+        }
+        size
+    }
+
     /// Returns `true` if the alert is pending or firing.
     #[must_use]
     pub fn is_active(&self) -> bool {

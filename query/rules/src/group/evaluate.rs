@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use varve_context::{Limit, MemoryBudget, QueryContext};
+use varve_context::{Charge, QueryContext};
 use varve_model::Matcher;
 use varve_query::{SharedScans, VectorSample};
 use varve_template::{Environment, error_text};
@@ -15,11 +15,8 @@ use super::group::{Group, GroupSettings, duration};
 use crate::alert::{self, Alert, AlertState, RuleParts};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
-use crate::storage::{Answer, Failure, Output, OutputBudget, Query, Storage};
+use crate::storage::{Answer, ERROR_SIZE_MAX, Failure, Output, OutputBudget, Query, Storage};
 use crate::time::Time;
-
-/// Maximum memory of the regular expressions in templates of a rule, in bytes.
-const TEMPLATES_SIZE_MAX: usize = 64 << 20;
 
 /// The reason for an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,14 +192,21 @@ impl GroupEvaluation<'_> {
             return;
         }
         let rule = &self.group.rules[idx];
-        let (record, is_failure) = self.evaluate_rule(rule);
+        let (mut record, is_failure) = self.evaluate_rule(rule);
+        let charge = charge_error(&self.context(), &mut record);
         {
             let mut totals = totals.lock();
             totals.durations.push(record.duration);
             totals.n_results += record.n_results;
             totals.n_failures += u64::from(is_failure);
         }
-        rule.record(record);
+        rule.record(record, charge);
+    }
+
+    /// Returns deadline and memory of the evaluation of a rule, from now on.
+    fn context(&self) -> QueryContext {
+        let interval = self.group.schedule.interval();
+        self.storage.evaluation_context(interval)
     }
 
     /// Invalidates the shared scans of series that the rules of a batch may have written, so that
@@ -330,24 +334,24 @@ impl GroupEvaluation<'_> {
         // expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
         let previous = rule.state.lock().alerts.clone();
-        let (alerts, outputs) = self.with_templates(rule, alerting, |evaluation| {
+        let ((alerts, outputs), charge) = self.with_templates(rule, alerting, |evaluation| {
             alert::evaluate(evaluation, previous, result)
         })?;
-        rule.set_alerts(alerts).map_err(Failure::new)?;
+        rule.set_alerts(alerts, charge).map_err(Failure::new)?;
         self.notify_due(rule);
         Ok(outputs)
     }
 
-    /// Calls `evaluate` with the parts of an alerting rule, whose templates it may expand.
+    /// Calls `evaluate` with the parts of an alerting rule, whose templates it may expand. Returns
+    /// the charge of its result as well.
     pub(super) fn with_templates<T>(
         &self,
         rule: &Rule,
         alerting: &Alerting,
         evaluate: impl FnOnce(&mut alert::Evaluation<'_>) -> Result<T, String>,
-    ) -> Result<T, Failure> {
+    ) -> Result<(T, Charge), Failure> {
         let definition = &rule.definition;
-        let memory = MemoryBudget::new(Limit::Other("memory of templates"), TEMPLATES_SIZE_MAX);
-        let ctx = QueryContext::new(self.group.schedule.interval(), memory);
+        let ctx = self.context();
         let mut expand =
             |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
         let mut evaluation = alert::Evaluation {
@@ -364,9 +368,11 @@ impl GroupEvaluation<'_> {
             is_restored: rule.state.lock().is_restored,
             is_dry_run: self.group.is_dry_run(),
             ctx: &ctx,
+            charge: ctx.charge(),
             expand: &mut expand,
         };
-        evaluate(&mut evaluation).map_err(Failure::new)
+        let result = evaluate(&mut evaluation).map_err(Failure::new)?;
+        Ok((result, evaluation.charge))
     }
 
     /// Sends the alerts that are due.
@@ -409,4 +415,20 @@ impl GroupEvaluation<'_> {
             .note_expansion(&rule_ref, expanded.as_ref().err().map(String::as_str));
         expanded.unwrap_or_else(|error| error_text(&error))
     }
+}
+
+/// Cuts and charges the error of an evaluation, which is kept with those of earlier ones. Without
+/// memory for it, the lack of memory is the error.
+fn charge_error(ctx: &QueryContext, record: &mut EvaluationRecord) -> Charge {
+    let mut charge = ctx.charge();
+    if let Some(error) = &mut record.error {
+        if error.len() > ERROR_SIZE_MAX {
+            error.truncate(error.floor_char_boundary(ERROR_SIZE_MAX));
+            error.shrink_to_fit();
+        }
+        if let Err(exhausted) = charge.grow_without_waiting(error.len()) {
+            *error = exhausted.to_string();
+        }
+    }
+    charge
 }

@@ -188,7 +188,14 @@ impl Continuation<'_> {
             newer.end(&mut alerts, texts, self.newest);
         }
         self.recall(rule, alerting, &mut alerts);
-        rule.set_alerts(alerts).map_err(Failure::new)?;
+        let ctx = self
+            .storage
+            .evaluation_context(self.group.schedule.interval());
+        let mut charge = ctx.charge();
+        charge
+            .grow_without_waiting(alerts.values().map(Alert::size).sum())
+            .map_err(|error| Failure::new(format!("memory of alerts: {error}")))?;
+        rule.set_alerts(alerts, charge).map_err(Failure::new)?;
         rule.state.lock().previous_series = written;
         Ok(shared)
     }
@@ -245,6 +252,7 @@ impl Continuation<'_> {
     }
 
     /// Returns the alerts that match at an evaluation.
+    /// Their charge ends with this function: `recall` takes only a few annotations.
     fn matched(&self, rule: &Rule, alerting: &Alerting, tick: Time) -> Result<Alerts, Failure> {
         let &Self {
             group,
@@ -265,9 +273,10 @@ impl Continuation<'_> {
         let _background = storage.start_background();
         let rule_ref = group.rule_ref(&rule.definition.name);
         let answer = storage.query(&rule_ref, &evaluation.query_of(rule))?;
-        evaluation.with_templates(rule, alerting, |evaluation| {
+        let (alerts, _charge) = evaluation.with_templates(rule, alerting, |evaluation| {
             evaluation.matched(&answer.samples)
-        })
+        })?;
+        Ok(alerts)
     }
 }
 

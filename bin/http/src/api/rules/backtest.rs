@@ -2,14 +2,18 @@
 //! the file at the times of a range, over stored samples. Nothing is written or sent.
 //!
 //! Recording rules of the file are not evaluated: alerts read their series from the store.
+//!
+//! Templates run under the context of the request, which is charged with what is kept until the
+//! response: results, alerts, errors and periods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use parking_lot::Mutex;
-use varve_context::Charge;
+use varve_context::{Charge, QueryContext};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, MatchOp, Matcher, Rejection, Sample, TimeRange};
 use varve_promql::selectors;
@@ -37,6 +41,8 @@ const FIRINGS_MAX: usize = 10_000;
 const STEPS_AT_ONCE: i64 = 500;
 /// Maximum number of alerts at a time.
 const ALERTS_MAX: usize = 100_000;
+/// Bytes of the entry of an expression, besides its text and its series.
+const RESULTS_SIZE: usize = 256;
 
 /// POST /api/v1/rules/backtest.
 pub(crate) async fn backtest(
@@ -222,10 +228,13 @@ fn run_group(
         let _durations = group.evaluate(tick, Mode::Live, &history, settings);
         for (rule_idx, rule) in group.rules.iter().enumerate() {
             if let Some(error) = rule.last_error() {
-                failures[rule_idx].n_failures += 1;
-                failures[rule_idx].last_error = error;
+                let failures = &mut failures[rule_idx];
+                failures.n_failures += 1;
+                firings.charge.grow(error.len())?;
+                firings.charge.shrink(failures.last_error.len());
+                failures.last_error = error;
             }
-            rule.for_each_firing(|alert| firings.note(rule_idx, alert, tick.ms()));
+            rule.for_each_firing(|alert| firings.note(rule_idx, alert, tick.ms()))?;
         }
         firings.end_others(tick.ms())?;
         tick = schedule.after(tick);
@@ -304,14 +313,17 @@ impl History<'_> {
             let Value::Matrix(series) = result.value else {
                 return Err("the result is not a matrix".to_owned());
             };
-            results.insert(
-                expr.to_owned(),
-                Results {
-                    until_ms,
-                    series,
-                    _charge: result.charge,
-                },
-            );
+            // Templates may have any number of expressions.
+            let mut charge = result.charge;
+            charge
+                .grow_without_waiting(RESULTS_SIZE + expr.len())
+                .map_err(|error| error.to_string())?;
+            let found = Results {
+                until_ms,
+                series,
+                _charge: charge,
+            };
+            results.insert(expr.to_owned(), found);
         }
         let found = results.get(expr).map_or(&[][..], |found| &found.series);
         Ok(found
@@ -356,6 +368,10 @@ impl Storage for History<'_> {
             samples,
             ..Answer::default()
         })
+    }
+
+    fn evaluation_context(&self, _interval: Duration) -> QueryContext {
+        QueryContext::clone(self.ctx)
     }
 
     fn append(&self, _: OutputBudget, _: &[Output]) -> Result<Vec<Rejection>, Failure> {

@@ -1,6 +1,7 @@
 //! When the alerts of a backtest fired.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use varve_context::Charge;
 use varve_model::Labels;
@@ -41,16 +42,22 @@ impl Firings {
 
     /// Notes a firing alert of a rule after its evaluation at a time. As in a live server, alerts
     /// continue if the evaluation has failed.
-    pub(super) fn note(&mut self, rule_idx: usize, alert: &Alert, time_ms: i64) {
-        let open = Open {
-            active_at_ms: alert.active_at.ms(),
-            fired_at_ms: time_ms,
-            is_continued: true,
-        };
-        self.open
-            .entry((rule_idx, alert.labels.clone()))
-            .or_insert(open)
-            .is_continued = true;
+    ///
+    /// # Errors
+    /// If memory is exhausted.
+    pub(super) fn note(&mut self, rule_idx: usize, alert: &Alert, time_ms: i64) -> Result<()> {
+        match self.open.entry((rule_idx, alert.labels.clone())) {
+            Entry::Occupied(mut entry) => entry.get_mut().is_continued = true,
+            Entry::Vacant(entry) => {
+                self.charge.grow_without_waiting(open_size(&alert.labels))?;
+                entry.insert(Open {
+                    active_at_ms: alert.active_at.ms(),
+                    fired_at_ms: time_ms,
+                    is_continued: true,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Ends the alerts that [`Firings::note`] did not get at this time.
@@ -83,6 +90,7 @@ impl Firings {
         open: &Open,
         resolved_at_ms: i64,
     ) -> Result<()> {
+        self.charge.shrink(open_size(labels));
         let Some(left) = self.left.checked_sub(1) else {
             return Ok(());
         };
@@ -100,4 +108,9 @@ impl Firings {
         });
         Ok(())
     }
+}
+
+/// Returns about the memory of an alert that fires. Its labels outlive the alert.
+fn open_size(labels: &Labels) -> usize {
+    2 * size_of::<((usize, Labels), Open)>() + labels.size()
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_context::scheduler;
+use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::is_stale_nan;
 use varve_model::{Labels, Matcher, Rejection, RejectionReason, Sample, TimeRange};
@@ -21,7 +21,9 @@ use crate::alerts_max::AlertsMax;
 use crate::file;
 use crate::rule::{EVALUATIONS_KEPT, Health};
 use crate::rule_set::RuleSet;
-use crate::storage::{Answer, Failure, Output, OutputBudget, Query, RuleRef, Storage};
+use crate::storage::{
+    Answer, ERROR_SIZE_MAX, Failure, Output, OutputBudget, Query, RuleRef, Storage,
+};
 use crate::threads::Threads;
 use crate::time::Time;
 
@@ -47,6 +49,8 @@ struct Fake {
     is_stopping: Mutex<bool>,
     /// How often rules let other work run.
     n_yields: Arc<AtomicUsize>,
+    /// The memory of templates, alerts and errors. Unlimited if it is `None`.
+    memory: Option<MemoryBudget>,
 }
 
 /// Parses `name{a="b"}` without quotes: `name a=b`.
@@ -114,6 +118,13 @@ impl Storage for Fake {
             n_yields.fetch_add(1, Ordering::Relaxed);
         };
         Some(scheduler::start_background(Arc::new(count)))
+    }
+
+    fn evaluation_context(&self, _interval: Duration) -> QueryContext {
+        match &self.memory {
+            Some(memory) => QueryContext::new(Duration::MAX, memory.clone()),
+            None => QueryContext::unbounded(),
+        }
     }
 
     fn query(
@@ -274,6 +285,62 @@ fn error(group: &Group, idx: usize) -> Option<String> {
         .status()
         .last()
         .and_then(|last| last.error.clone())
+}
+
+/// Alerts of a rule that a client sent were not charged, and killed the server.
+#[test]
+fn alerts_are_charged_while_the_rule_keeps_them() {
+    let memory = MemoryBudget::new(Limit::Other("memory"), 1 << 20);
+    let fake = Fake {
+        memory: Some(memory.clone()),
+        ..Fake::default()
+    };
+    let text = "x".repeat(30_000);
+    let group = group(&format!(
+        "{{alert: A, expr: e, annotations: {{x: {text}}}}}"
+    ));
+    fake.set("e", Ok(vec![("m a=1", 1.0), ("m a=2", 1.0)]));
+    evaluate(&group, &fake, 0);
+    let used = memory.used();
+    assert!((60_000..70_000).contains(&used), "{used}");
+    evaluate(&group, &fake, MINUTE);
+    assert_eq!((memory.used(), error(&group, 0)), (used, None));
+
+    let many = (0..40).map(|i| (&*format!("m a={i}").leak(), 1.0));
+    fake.set("e", Ok(many.collect()));
+    evaluate(&group, &fake, 2 * MINUTE);
+    let found = error(&group, 0).unwrap();
+    assert!(found.contains("exceeds the limit of 1048576"), "{found}");
+    assert_eq!(states(&group), "1:firing 2:firing");
+    assert_eq!(memory.used(), used + found.len());
+
+    // A resolved alert is kept for a while.
+    fake.set("e", Ok(vec![("m a=1", 1.0)]));
+    evaluate(&group, &fake, 3 * MINUTE);
+    evaluate(&group, &fake, 30 * MINUTE);
+    assert!(memory.used() < used / 2 + 1000, "{}", memory.used());
+    drop(group);
+    assert_eq!(memory.used(), 0);
+}
+
+/// A rule kept the errors of 20 evaluations, each as long as the labels that it quotes.
+#[test]
+fn errors_are_cut_and_charged() {
+    let memory = MemoryBudget::new(Limit::Other("memory"), 50_000);
+    let fake = Fake {
+        memory: Some(memory.clone()),
+        ..Fake::default()
+    };
+    let group = group("{alert: A, expr: e}");
+    fake.set("e", Err("long ".repeat(40_000).leak()));
+    for i in 0..3 {
+        evaluate(&group, &fake, i * MINUTE);
+        assert_eq!(error(&group, 0).unwrap().len(), ERROR_SIZE_MAX);
+    }
+    assert_eq!(memory.used(), 3 * ERROR_SIZE_MAX);
+    evaluate(&group, &fake, 3 * MINUTE);
+    let found = error(&group, 0).unwrap();
+    assert!(found.contains("exceeds the limit of 50000"), "{found}");
 }
 
 #[test]
