@@ -804,11 +804,41 @@ async fn not_found(State(state): State<HttpState>, request: Request) -> Response
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serving::scope::is_for_other_origins;
 
     #[test]
     fn every_path_is_listed_once() {
         let paths: std::collections::BTreeSet<_> =
             endpoints().iter().map(|endpoint| endpoint.path).collect();
         assert_eq!(paths.len(), endpoints().len());
+    }
+
+    /// Any page could post texts to Varve's own endpoints, and make a server without users work.
+    #[test]
+    fn pages_of_other_origins_post_only_what_other_servers_take() {
+        let endpoints = endpoints();
+        let open: Vec<&str> = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.methods.contains(&"POST"))
+            .map(|endpoint| endpoint.path)
+            .filter(|path| is_for_other_origins(&Method::POST, path))
+            .collect();
+        assert_eq!(
+            open,
+            [
+                "/api/v1/query",
+                "/api/v1/query_range",
+                "/api/v1/query_exemplars",
+                "/api/v1/format_query",
+                "/api/v1/parse_query",
+                "/api/v1/series",
+                "/api/v1/labels",
+                "/api/v1/search/metric_names",
+                "/api/v1/search/label_names",
+                "/api/v1/search/label_values",
+                "/api/v1/read",
+                "/api/v1/export",
+            ]
+        );
     }
 }

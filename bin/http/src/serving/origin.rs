@@ -1,19 +1,19 @@
 //! Protection from requests that web pages send through the browser of a user.
 //!
 //! A browser adds its cached credentials to a form that any page posts. Therefore requests that
-//! change state must come from a page of this server, or from no page. With DNS rebinding, the host
+//! change state, and Varve's own reads that compute with what a client sends, must come from a page
+//! of this server, or from no page. With DNS rebinding, the host
 //! name of a foreign page resolves to this server, and the browser treats both as the same origin.
 //! `--web.allowed-hosts` rejects such a name.
 
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::Method;
-use varve_config::web::Scope;
 
-use super::scope::required_scope;
+use super::scope::is_for_other_origins;
 
-/// Checks `Host`, and for requests that change state also `Sec-Fetch-Site` or `Origin`. An empty
+/// Checks `Host`, and unless a request is for pages of other origins also `Sec-Fetch-Site` or
+/// `Origin`. An empty
 /// `allowed_hosts` allows all hosts.
 ///
 /// # Errors
@@ -32,13 +32,7 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
             host.unwrap_or_default()
         ));
     }
-    let is_read = required_scope(request.method(), request.uri().path()) == Scope::Read;
-    if is_read
-        || matches!(
-            *request.method(),
-            Method::GET | Method::HEAD | Method::OPTIONS
-        )
-    {
+    if is_for_other_origins(request.method(), request.uri().path()) {
         return Ok(());
     }
     let origin = header_text(request, "origin");
@@ -53,7 +47,7 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
         Ok(())
     } else {
         Err(format!(
-            "Forbidden: a page of {from} must not change state here\n"
+            "Forbidden: a page of {from} must not send this request\n"
         ))
     }
 }
@@ -140,6 +134,10 @@ mod tests {
             "/-/quit",
             "/api/v1/write",
             "/api/v1/otlp/v1/metrics",
+            // Reads, but any page could make the server work for minutes.
+            "/api/v1/rules/backtest",
+            "/api/v1/query_explain",
+            "/api/v1/status/relabel/test",
         ] {
             check_request("POST", path, "", "", true);
             check_request("POST", path, "same-origin", "", true);
@@ -159,6 +157,10 @@ mod tests {
             "",
             false,
         );
+        let explain = "/api/v1/rules/explain";
+        check_request("GET", explain, "cross-site", "", false);
+        check_request("GET", explain, "same-origin", "", true);
+        check_request("GET", explain, "", "", true);
         check_request(
             "OPTIONS",
             "/api/v1/admin/tsdb/snapshot",

@@ -1,4 +1,4 @@
-//! Which permission a request needs.
+//! Which permission a request needs, and whether pages of other origins may send it.
 
 use axum::http::Method;
 use varve_config::web::Scope;
@@ -13,6 +13,28 @@ const WRITE_PATHS: [&str; 4] = [
     "/api/v1/import",
     REMOTE_WRITE_PATH,
 ];
+
+/// Paths of Varve's own reads that compute with what a client sends: no page of another origin has
+/// a reason to start this work.
+const WORK_PATHS: [&str; 5] = [
+    "/api/v1/query_explain",
+    "/api/v1/rules/explain",
+    "/api/v1/rules/backtest",
+    "/api/v1/status/relabel/test",
+    "/api/v1/status/cardinality",
+];
+
+/// Returns `true` if a page of another origin may send a request: it changes no state, and other
+/// servers have it, too.
+pub(crate) fn is_for_other_origins(method: &Method, path: &str) -> bool {
+    if *method == Method::OPTIONS {
+        return true;
+    }
+    if is_under(path, &WORK_PATHS) {
+        return false;
+    }
+    matches!(*method, Method::GET | Method::HEAD) || required_scope(method, path) == Scope::Read
+}
 
 /// Returns the scope that a request needs.
 pub(crate) fn required_scope(method: &Method, path: &str) -> Scope {
