@@ -5,3 +5,6 @@ pub(crate) const MIB: u64 = 1 << 20;
 
 /// Maximum number of objects that one call lists.
 pub(crate) const LISTED_MAX: usize = 1_000_000;
+
+/// Maximum number of pages of a list in sequence that have no object.
+pub(crate) const EMPTY_PAGES_MAX: usize = 100;

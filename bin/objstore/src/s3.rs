@@ -15,11 +15,12 @@ use hyper::Request;
 use hyper::header::ETAG;
 use jiff::Timestamp;
 use varve_client::{Client, ClientOptions, Response, Url};
+use varve_system::excerpt::quotable;
 use varve_system::printing::error_chain;
 use varve_system::version::USER_AGENT;
 
 use crate::config::S3Config;
-use crate::limits::MIB;
+use crate::limits::{EMPTY_PAGES_MAX, MIB};
 use crate::metrics::ObjstoreMetrics;
 use crate::object::{Object, check_listed};
 use crate::pace::{Pace, Stop};
@@ -238,6 +239,7 @@ impl S3 {
     pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
         let mut objects = Vec::new();
         let mut token = String::new();
+        let mut n_empty_pages = 0;
         loop {
             let mut query = Vec::new();
             if !token.is_empty() {
@@ -250,6 +252,7 @@ impl S3 {
                 ..Call::new("list", "GET", "")
             })?;
             let page = text(&page);
+            let n_before = objects.len();
             for object in xml::elements(&page, "Contents") {
                 let size = xml::required(object, "Size")?
                     .parse()
@@ -260,12 +263,30 @@ impl S3 {
                 });
             }
             check_listed(&objects)?;
-            match xml::text(&page, "NextContinuationToken") {
-                Some(next) if xml::text(&page, "IsTruncated").as_deref() == Some("true") => {
-                    token = next
-                }
-                _ => return Ok(objects),
+            if xml::text(&page, "IsTruncated").as_deref() != Some("true") {
+                return Ok(objects);
             }
+
+            // A page may be empty, but a listing without progress would never end.
+            n_empty_pages = if objects.len() > n_before {
+                0
+            } else {
+                n_empty_pages + 1
+            };
+            ensure!(
+                n_empty_pages < EMPTY_PAGES_MAX,
+                "{} returned {EMPTY_PAGES_MAX} pages of a list without objects in sequence",
+                self.host
+            );
+            let next = xml::required(&page, "NextContinuationToken")
+                .context("a list of objects is truncated")?;
+            ensure!(
+                next != token,
+                "{} returned the continuation token {:?} of a list twice",
+                self.host,
+                quotable(&next)
+            );
+            token = next;
         }
     }
 

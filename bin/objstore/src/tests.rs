@@ -27,6 +27,8 @@ struct Stored {
     /// Number of requests that are still to fail with 500.
     n_failures: usize,
     n_requests: usize,
+    /// Makes a page of a list from the number of requests, instead of what is stored.
+    list_page: Option<fn(usize) -> String>,
 }
 
 #[derive(Debug, Clone)]
@@ -166,7 +168,10 @@ impl Server {
                 };
                 ok(stored.uploads.iter().map(one).collect())
             }
-            ("GET", None) if query.contains_key("list-type") => ok(list(&stored, &query)),
+            ("GET", None) if query.contains_key("list-type") => match stored.list_page {
+                Some(page) => ok(page(stored.n_requests)),
+                None => ok(list(&stored, &query)),
+            },
             ("GET", None) => {
                 match stored.objects.get(&key) {
                     None => (
@@ -446,4 +451,44 @@ fn the_parts_of_an_interrupted_upload_are_removed() {
     ]);
     put(&mut server.client(SECRET), "a", &vec![1; 6 << 20]).unwrap();
     assert_eq!(server.stored().uploads.keys().collect::<Vec<_>>(), ["y"]);
+}
+
+/// The client asked for further pages for ever, and logged nothing.
+#[test]
+fn a_list_that_makes_no_progress_fails() {
+    let server = Server::start();
+    let check = |page: fn(usize) -> String, expect: &str| {
+        *server.stored() = Stored {
+            list_page: Some(page),
+            ..Stored::default()
+        };
+        let error = server.client(SECRET).list("").unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains(expect), "{error}");
+        server.stored().n_requests
+    };
+    let n_requests = check(
+        |n| {
+            format!(
+                "<R><IsTruncated>true</IsTruncated><NextContinuationToken>{n}</NextContinuationToken></R>"
+            )
+        },
+        "returned 100 pages of a list without objects in sequence",
+    );
+    assert_eq!(n_requests, 100);
+    let n_requests = check(
+        |n| {
+            format!(
+                "<R><Contents><Key>in/side/{n}</Key><Size>1</Size></Contents><IsTruncated>true</IsTruncated>\
+                 <NextContinuationToken>x</NextContinuationToken></R>"
+            )
+        },
+        "returned the continuation token \"x\" of a list twice",
+    );
+    assert_eq!(n_requests, 2);
+    // It was taken for the whole list.
+    check(
+        |_| "<R><IsTruncated>true</IsTruncated></R>".to_owned(),
+        "a list of objects is truncated: the response has no NextContinuationToken",
+    );
 }
