@@ -7,7 +7,7 @@
 //! coding is written, so that it never parses as complete.
 //!
 //! The memory of an encoder is charged to the memory of the request. If that is exhausted, the
-//! response is not compressed.
+//! response is not compressed. Its output is charged until it is written to the socket.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -23,9 +23,10 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
-use varve_context::Charge;
+use varve_context::{Charge, MemoryBudget};
 use varve_ingest::compression::GzipReader;
 
+use super::output::charged;
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::requester::record_of;
@@ -192,7 +193,8 @@ pub(crate) async fn compress(
     let Ok(record) = record else {
         return response;
     };
-    let mut charge = state.app.requests.memory(&record).charge();
+    let memory = state.app.requests.memory(&record).clone();
+    let mut charge = memory.charge();
     let Ok(encoder) = charge
         .grow(ENCODER_SIZE)
         .map_err(io::Error::other)
@@ -212,6 +214,7 @@ pub(crate) async fn compress(
             inner,
             encoder: Some(encoder),
             pending: Bytes::new(),
+            memory,
             _charge: charge,
         }),
     )
@@ -246,20 +249,20 @@ impl Encoder {
     }
 
     /// Returns the bytes that are ready to be sent.
-    fn take(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(match self {
+    fn take(&mut self) -> Vec<u8> {
+        std::mem::take(match self {
             Self::Gzip(encoder) => encoder.get_mut(),
             Self::Deflate(encoder) => encoder.get_mut(),
             Self::Zstd(encoder) => encoder.get_mut(),
-        }))
+        })
     }
 
-    fn finish(self) -> io::Result<Bytes> {
-        Ok(Bytes::from(match self {
-            Self::Gzip(encoder) => encoder.finish()?,
-            Self::Deflate(encoder) => encoder.finish()?,
-            Self::Zstd(encoder) => encoder.finish()?,
-        }))
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Deflate(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
     }
 }
 
@@ -270,7 +273,20 @@ struct Compressed {
     encoder: Option<Encoder>,
     /// The part of the last frame that is not compressed yet.
     pending: Bytes,
+    /// The memory of the request.
+    memory: MemoryBudget,
     _charge: Charge,
+}
+
+impl Compressed {
+    /// Returns a part of the body.
+    fn frame(&self, bytes: Vec<u8>) -> Result<Frame<Bytes>, axum::Error> {
+        let mut charge = self.memory.charge();
+        charge
+            .grow_without_waiting(bytes.capacity())
+            .map_err(axum::Error::new)?;
+        Ok(Frame::data(charged(bytes, charge)))
+    }
 }
 
 impl HttpBody for Compressed {
@@ -292,13 +308,11 @@ impl HttpBody for Compressed {
                     // Without an end marker the body does not parse as complete.
                     Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     None => {
-                        let end = this
-                            .encoder
-                            .take()
-                            .map(Encoder::finish)
-                            .transpose()
-                            .map_err(axum::Error::new);
-                        return Poll::Ready(end.map(|end| end.map(Frame::data)).transpose());
+                        let end = this.encoder.take().map(|encoder| {
+                            let end = encoder.finish().map_err(axum::Error::new)?;
+                            this.frame(end)
+                        });
+                        return Poll::Ready(end);
                     }
                 }
             }
@@ -308,7 +322,7 @@ impl HttpBody for Compressed {
             }
             let ready = encoder.take();
             if !ready.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(ready))));
+                return Poll::Ready(Some(this.frame(ready)));
             }
             if !this.pending.is_empty() {
                 // Yields to other tasks of this thread.
@@ -340,7 +354,7 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
             let mut encoder = Encoder::new(coding).unwrap();
             encoder.write(&plain).unwrap();
-            let mut coded = encoder.take().to_vec();
+            let mut coded = encoder.take();
             coded.extend_from_slice(&encoder.finish().unwrap());
             let decode = |coded: &[u8], size_max| {
                 coding

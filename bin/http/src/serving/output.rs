@@ -13,7 +13,7 @@ use crate::error::{ApiError, ErrorKind};
 #[derive(Debug, Clone)]
 pub(crate) enum Output {
     /// Success, with the whole body.
-    Complete(Bytes, Arc<Charge>),
+    Complete(Bytes),
     /// Success, with a body larger than the buffer. The first request that takes the receiver reads
     /// it.
     Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
@@ -24,8 +24,30 @@ pub(crate) enum Output {
 /// A part of a streamed body.
 #[derive(Debug)]
 pub(crate) enum Chunk {
-    Data(Bytes, Charge),
+    Data(Bytes),
     End,
+}
+
+/// Bytes with their charge.
+struct Charged {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Returns a part of a body. It is charged until its last byte is written to the socket: a
+/// connection drops a body once it has taken all parts, and keeps those that the client has not
+/// read.
+pub(super) fn charged(bytes: Vec<u8>, charge: Charge) -> Bytes {
+    Bytes::from_owner(Charged {
+        bytes,
+        _charge: charge,
+    })
 }
 
 impl Output {

@@ -8,7 +8,6 @@ use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
-use varve_context::Charge;
 
 use super::output::Chunk;
 use super::singleflight::Computation;
@@ -16,14 +15,12 @@ use super::singleflight::Computation;
 /// The body that is sent to the client.
 pub(crate) struct ResponseBody {
     source: Source,
-    /// The charge of the last frame, held until the connection asks for the next one.
-    charge: Option<Arc<Charge>>,
     /// Keeps the computation running until the client has the whole response, or disconnects.
     _computation: Arc<Computation>,
 }
 
 enum Source {
-    Complete(Bytes, Arc<Charge>),
+    Complete(Bytes),
     Stream(mpsc::Receiver<Chunk>),
     End,
 }
@@ -35,14 +32,9 @@ pub(crate) struct Truncated;
 
 impl ResponseBody {
     /// Returns the body of a complete response.
-    pub(crate) fn complete(
-        bytes: Bytes,
-        charge: Arc<Charge>,
-        computation: Arc<Computation>,
-    ) -> Self {
+    pub(crate) fn complete(bytes: Bytes, computation: Arc<Computation>) -> Self {
         Self {
-            source: Source::Complete(bytes, charge),
-            charge: None,
+            source: Source::Complete(bytes),
             _computation: computation,
         }
     }
@@ -51,18 +43,8 @@ impl ResponseBody {
     pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, computation: Arc<Computation>) -> Self {
         Self {
             source: Source::Stream(chunks),
-            charge: None,
             _computation: computation,
         }
-    }
-
-    fn frame(
-        &mut self,
-        bytes: Bytes,
-        charge: Arc<Charge>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
-        self.charge = Some(charge);
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 }
 
@@ -74,10 +56,9 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
-        self.charge = None;
         if let Source::Stream(chunks) = &mut self.source {
             return match ready!(chunks.poll_recv(cx)) {
-                Some(Chunk::Data(bytes, charge)) => self.frame(bytes, Arc::new(charge)),
+                Some(Chunk::Data(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(Chunk::End) => {
                     self.source = Source::End;
                     Poll::Ready(None)
@@ -86,14 +67,16 @@ impl HttpBody for ResponseBody {
             };
         }
         match std::mem::replace(&mut self.source, Source::End) {
-            Source::Complete(bytes, charge) if !bytes.is_empty() => self.frame(bytes, charge),
+            Source::Complete(bytes) if !bytes.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
             _ => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Complete(bytes, _) => bytes.is_empty(),
+            Source::Complete(bytes) => bytes.is_empty(),
             Source::Stream(_) => false,
             Source::End => true,
         }
@@ -101,7 +84,7 @@ impl HttpBody for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Complete(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Complete(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::Stream(_) => SizeHint::default(),
             Source::End => SizeHint::with_exact(0),
         }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks
-//!    for the next chunk.
+//! 1. The buffer's capacity is charged to the request's memory budget until its bytes are written
+//!    to the socket.
 //! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as
 //!    complete.
 //! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for
@@ -30,7 +30,7 @@ use varve_context::{Charge, Interrupt, scheduler};
 use varve_tsdb::ReadContext;
 
 use super::gate::Permit;
-use super::output::{Chunk, Output};
+use super::output::{Chunk, Output, charged};
 use super::singleflight::Computation;
 use crate::error::{ApiError, ErrorKind, Result};
 
@@ -260,8 +260,8 @@ impl ResponseWriter {
         if !self.is_past_buffering() {
             self.start_streaming()?;
         }
-        let (bytes, charge) = self.take_buffer();
-        self.send(Chunk::Data(bytes, charge))
+        let bytes = self.take_buffer();
+        self.send(Chunk::Data(bytes))
     }
 
     fn start_streaming(&mut self) -> Result<()> {
@@ -270,22 +270,22 @@ impl ResponseWriter {
         self.complete(Output::stream(receiver))
     }
 
-    fn take_buffer(&mut self) -> (Bytes, Charge) {
+    fn take_buffer(&mut self) -> Bytes {
         let charge = std::mem::replace(&mut self.charge, self.ctx.charge());
         self.n_sent = self.n_sent.saturating_add(self.buffer.len());
-        (Bytes::from(std::mem::take(&mut self.buffer)), charge)
+        charged(std::mem::take(&mut self.buffer), charge)
     }
 
     fn send_rest(&mut self) -> Result<()> {
         self.ctx.check()?;
         self.check_size()?;
-        let (bytes, charge) = self.take_buffer();
+        let bytes = self.take_buffer();
         if self.is_past_buffering() {
-            self.send(Chunk::Data(bytes, charge))?;
+            self.send(Chunk::Data(bytes))?;
             return self.send(Chunk::End);
         }
         self.stage = Stage::Closed;
-        self.complete(Output::Complete(bytes, Arc::new(charge)))
+        self.complete(Output::Complete(bytes))
     }
 
     /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow
@@ -443,20 +443,23 @@ mod tests {
             runtime,
         } = run(|writer| write(writer, BUFFER_SIZE));
         assert_eq!(sent, Ok(()));
-        let Output::Complete(bytes, charge) = output else {
+        let Output::Complete(bytes) = output else {
             panic!("{output:?}")
         };
         assert_eq!(bytes.len(), 1000);
         let ctx = computation.ctx().clone();
         assert!(ctx.memory().used() >= 1000, "{}", ctx.memory().used());
-        let body = ResponseBody::complete(bytes, charge, computation);
+        let mut body = ResponseBody::complete(bytes, computation);
         assert_eq!(body.size_hint().exact(), Some(1000));
-        let sent = runtime.block_on(body.collect()).unwrap().to_bytes();
-        assert_eq!(sent.len(), 1000);
-        assert_eq!(
-            (ctx.memory().used(), ctx.interrupted()),
-            (0, Some(Interrupt::Canceled))
-        );
+        let frame = runtime.block_on(body.frame()).unwrap().unwrap();
+        let mut sent = frame.into_data().unwrap();
+        // The connection has the whole body. Its client may have read nothing.
+        drop(body);
+        assert_eq!(ctx.interrupted(), Some(Interrupt::Canceled));
+        drop(sent.split_to(900));
+        assert!(ctx.memory().used() >= 1000, "{}", ctx.memory().used());
+        drop(sent);
+        assert_eq!(ctx.memory().used(), 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! instead (`inline`), because waking two threads takes longer. It is not in the active-request
 //! log, which is a file.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -56,19 +57,25 @@ impl Work {
         self.close(&[], &[])
     }
 
-    /// Writes a successful response with small data.
+    /// Writes a successful response with this data, in steps.
     pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<()> {
         self.respond(|work| {
-            serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal)
+            let mut writer = JsonWriter {
+                work,
+                n_bytes: 0,
+                failed: None,
+            };
+            let written = serde_json::to_writer(&mut writer, data);
+            match (writer.failed, written) {
+                (Some(error), _) => Err(error),
+                (None, written) => written.map_err(ApiError::internal),
+            }
         })
     }
 
     /// Writes a successful response whose data is this JSON.
     pub fn respond_encoded(&mut self, json: &str) -> Result<()> {
-        self.respond(|work| {
-            work.out.buffer().extend_from_slice(json.as_bytes());
-            Ok(())
-        })
+        self.respond(|work| work.write(json.as_bytes()))
     }
 
     /// Appends bytes, in steps.
@@ -164,6 +171,35 @@ impl Work {
             is_malformed: error.kind == ErrorKind::BadData,
         });
         app.requests.end(self.registration, failure);
+    }
+}
+
+/// Writes JSON in steps.
+struct JsonWriter<'a> {
+    work: &'a mut Work,
+    /// Number of bytes since the last step.
+    n_bytes: usize,
+    /// Why the request must end.
+    failed: Option<ApiError>,
+}
+
+impl io::Write for JsonWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = &bytes[..bytes.len().min(STEP_SIZE - self.n_bytes)];
+        self.work.out.buffer().extend_from_slice(part);
+        self.n_bytes += part.len();
+        if self.n_bytes == STEP_SIZE {
+            self.n_bytes = 0;
+            if let Err(error) = self.work.out.step() {
+                self.failed = Some(error);
+                return Err(io::ErrorKind::Other.into());
+            }
+        }
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -373,14 +409,8 @@ fn spawn(app: Arc<App>, work: Work, job: Box<dyn Job>) {
 /// Waits for the output of a computation, and responds with it.
 async fn respond(computation: Arc<Computation>) -> Result {
     match computation.result().await {
-        Output::Complete(bytes, _) if bytes.is_empty() => {
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
-        Output::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(
-            bytes,
-            charge,
-            computation,
-        ))),
+        Output::Complete(bytes) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
+        Output::Complete(bytes) => Ok(json_body(ResponseBody::complete(bytes, computation))),
         Output::Error(error) => Err(error),
         Output::Stream(chunks) => {
             // Only one request reads a stream, and only once.
