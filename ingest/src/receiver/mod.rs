@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use varve_context::QueryContext;
+use varve_context::{Charge, QueryContext};
 use varve_model::{Labels, Matcher};
 use varve_otlp::{DeltaStreams, OtlpSettings};
 use varve_tsdb::Db;
@@ -170,16 +170,18 @@ impl Receiver {
         self.relabeling().relabeling.dropping(ctx, matchers)
     }
 
-    /// Returns the effect of the relabel rules in force on a label set, as [`Relabeling::preview`] does.
+    /// Returns the effect of the relabel rules in force on a label set, as [`Relabeling::preview`]
+    /// does.
     ///
     /// # Errors
-    /// The errors of `charge`.
-    pub fn preview_relabeling<E>(
+    /// The errors of [`Relabeling::preview`].
+    pub fn preview_relabeling(
         &self,
+        ctx: &QueryContext,
         labels: &Labels,
-        charge: impl FnMut(usize) -> Result<(), E>,
-    ) -> Result<RelabelPreview, E> {
-        self.relabeling().relabeling.preview(labels, charge)
+        charge: &mut Charge,
+    ) -> varve_context::Result<RelabelPreview> {
+        self.relabeling().relabeling.preview(ctx, labels, charge)
     }
 
     fn change_relabeling(

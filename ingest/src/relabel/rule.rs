@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use varve_context::QueryContext;
+use varve_regexp::{Regexp, Rewrite};
 
 use super::builder::Builder;
 use super::config::{Action, RelabelConfig, RelabelError, RelabelRuleState, Template};
@@ -165,28 +167,36 @@ impl RelabelRule {
 
     /// Applies the rule and returns its effect. In `dry_run`, the labels do not change.
     pub(super) fn apply(&self, labels: &mut Builder<'_>) -> Effect {
-        match self.state() {
-            RelabelRuleState::Enforce => self.preview(labels),
-            RelabelRuleState::DryRun if self.action.only_drops() => self.preview(labels),
-            RelabelRuleState::DryRun => self.preview(&mut labels.clone()),
-        }
+        let effect = match self.state() {
+            RelabelRuleState::Enforce => self.preview(labels, None),
+            RelabelRuleState::DryRun if self.action.only_drops() => self.preview(labels, None),
+            RelabelRuleState::DryRun => self.preview(&mut labels.clone(), None),
+        };
+        effect.expect("without a request there is no limit")
     }
 
     /// Applies the rule as if it were enforced, and returns its effect.
-    pub(super) fn preview(&self, labels: &mut Builder<'_>) -> Effect {
+    ///
+    /// # Errors
+    /// If the request is interrupted, or its memory does not suffice for the regular expression.
+    pub(super) fn preview(
+        &self,
+        labels: &mut Builder<'_>,
+        request: Option<&QueryContext>,
+    ) -> varve_context::Result<Effect> {
         let joined = self.join(labels);
         let value: &str = &joined;
         let drops = match &self.action {
-            Action::Keep(regex) => !regex.is_match(value),
-            Action::Drop(regex) => regex.is_match(value),
+            Action::Keep(regex) => !is_match(regex, value, request)?,
+            Action::Drop(regex) => is_match(regex, value, request)?,
             Action::KeepEqual(target) => labels.get(target) != value,
             Action::DropEqual(target) => labels.get(target) == value,
             _ => {
                 let value = joined.into_owned();
-                return self.rewrite(&value, labels);
+                return self.rewrite(&value, labels, request);
             }
         };
-        if drops { Effect::Drops } else { Effect::None }
+        Ok(if drops { Effect::Drops } else { Effect::None })
     }
 
     /// Returns the maximum size of the strings that the rule creates for a label set.
@@ -230,13 +240,21 @@ impl RelabelRule {
         }
     }
 
-    fn rewrite(&self, value: &str, labels: &mut Builder<'_>) -> Effect {
+    fn rewrite(
+        &self,
+        value: &str,
+        labels: &mut Builder<'_>,
+        request: Option<&QueryContext>,
+    ) -> varve_context::Result<Effect> {
         let changes = match &self.action {
             Action::Replace {
                 regex,
                 target,
                 replacement,
-            } => regex.is_match(value) && replace(target, replacement, value, labels),
+            } => {
+                is_match(regex, value, request)?
+                    && replace(target, replacement, value, labels, request)?
+            }
             Action::HashMod { target, modulus } => {
                 labels.set(target, &hash_modulo(value, *modulus).to_string())
             }
@@ -245,23 +263,47 @@ impl RelabelRule {
             Action::LabelMap(rewrite) => {
                 let mut changes = false;
                 for (name, value) in labels.visit() {
-                    changes |= rewrite
-                        .apply(&name)
-                        .is_some_and(|name| labels.set(&name, &value));
+                    if let Some(name) = expand(rewrite, &name, request)? {
+                        changes |= labels.set(&name, &value);
+                    }
                 }
                 changes
             }
-            Action::LabelDrop(regex) => delete(labels, |name| regex.is_match(name)),
-            Action::LabelKeep(regex) => delete(labels, |name| !regex.is_match(name)),
+            Action::LabelDrop(regex) => delete(labels, regex, true, request)?,
+            Action::LabelKeep(regex) => delete(labels, regex, false, request)?,
             Action::Keep(_) | Action::Drop(_) | Action::KeepEqual(_) | Action::DropEqual(_) => {
                 false
             }
         };
-        if changes {
+        Ok(if changes {
             Effect::Changes
         } else {
             Effect::None
-        }
+        })
+    }
+}
+
+/// Returns `true` if all of a text matches. The patterns of the configuration have no request.
+fn is_match(
+    regex: &Regexp,
+    text: &str,
+    request: Option<&QueryContext>,
+) -> varve_context::Result<bool> {
+    match request {
+        Some(ctx) => regex.is_match_in(ctx, text),
+        None => Ok(regex.is_match(text)),
+    }
+}
+
+/// Expands a template if all of a text matches.
+fn expand(
+    rewrite: &Rewrite,
+    text: &str,
+    request: Option<&QueryContext>,
+) -> varve_context::Result<Option<String>> {
+    match request {
+        Some(ctx) => rewrite.apply_in(ctx, text),
+        None => Ok(rewrite.apply(text)),
     }
 }
 
@@ -270,21 +312,33 @@ fn replace(
     replacement: &Template,
     value: &str,
     labels: &mut Builder<'_>,
-) -> bool {
-    match (target.expand(value), replacement.expand(value)) {
+    request: Option<&QueryContext>,
+) -> varve_context::Result<bool> {
+    let target = target.expand(value, request)?;
+    let replacement = replacement.expand(value, request)?;
+    Ok(match (target, replacement) {
         (Some(target), Some(replacement)) if !target.is_empty() => {
             labels.set(&target, &replacement)
         }
         _ => false,
-    }
+    })
 }
 
-fn delete(labels: &mut Builder<'_>, is_deleted: impl Fn(&str) -> bool) -> bool {
-    let names = labels
-        .visit()
-        .into_iter()
-        .filter(|(name, _)| is_deleted(name));
-    names.fold(false, |changes, (name, _)| labels.delete(&name) || changes)
+/// Deletes the labels whose names match, or those whose names do not. Returns `true` if there are
+/// any.
+fn delete(
+    labels: &mut Builder<'_>,
+    regex: &Regexp,
+    deletes_matches: bool,
+    request: Option<&QueryContext>,
+) -> varve_context::Result<bool> {
+    let mut changes = false;
+    for (name, _) in labels.visit() {
+        if is_match(regex, &name, request)? == deletes_matches {
+            changes |= labels.delete(&name);
+        }
+    }
+    Ok(changes)
 }
 
 /// Returns the last eight bytes of the MD5 hash, as Prometheus does, modulo `modulus`.
@@ -323,10 +377,14 @@ impl Template {
     }
 
     /// Expands the template. Returns `None` if the rule's regular expression does not match.
-    fn expand(&self, value: &str) -> Option<Cow<'_, str>> {
+    fn expand(
+        &self,
+        value: &str,
+        request: Option<&QueryContext>,
+    ) -> varve_context::Result<Option<Cow<'_, str>>> {
         match self {
-            Self::Plain(text) => Some(Cow::Borrowed(text)),
-            Self::Groups(rewrite) => rewrite.apply(value).map(Cow::Owned),
+            Self::Plain(text) => Ok(Some(Cow::Borrowed(text))),
+            Self::Groups(rewrite) => Ok(expand(rewrite, value, request)?.map(Cow::Owned)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_context::QueryContext;
+use varve_context::{Charge, QueryContext};
 use varve_model::labels::{LabelsError, METRIC_NAME};
 use varve_model::{Labels, MatchOp, Matcher};
 
@@ -124,24 +124,27 @@ impl Relabeling {
         self.apply(labels.clone(), &mut Vec::new())
     }
 
-    /// Returns the effect of the rules on a label set, without any side effect. Before a rule is
-    /// applied, calls `charge` with the maximum size of the strings that the rule may create;
-    /// afterwards, with the size of its step.
+    /// Returns the effect of the rules on a label set for a request, without any side effect. The
+    /// patterns are compiled and matched within its limits. Before a rule is applied, grows
+    /// `charge` by the maximum size of the strings that the rule may create; afterwards, by the size
+    /// of its step.
     ///
     /// # Errors
-    /// The errors of `charge`.
-    pub fn preview<E>(
+    /// If the request is interrupted, or its memory does not suffice.
+    pub fn preview(
         &self,
+        ctx: &QueryContext,
         labels: &Labels,
-        mut charge: impl FnMut(usize) -> Result<(), E>,
-    ) -> Result<RelabelPreview, E> {
+        charge: &mut Charge,
+    ) -> varve_context::Result<RelabelPreview> {
         let mut builder = Builder::new(labels);
         let mut steps = Vec::new();
         let mut is_dropped = false;
         for rule in &self.rules {
-            charge(STRING_COPIES.saturating_mul(rule.created_size_max(&builder)))?;
+            ctx.check()?;
+            charge.grow(STRING_COPIES.saturating_mul(rule.created_size_max(&builder)))?;
             let mut after = builder.clone();
-            let effect = rule.preview(&mut after);
+            let effect = rule.preview(&mut after, Some(ctx))?;
             if effect == Effect::None {
                 continue;
             }
@@ -151,7 +154,7 @@ impl Relabeling {
                 .iter()
                 .map(|(name, value)| name.len() + value.len())
                 .sum::<usize>();
-            charge(
+            charge.grow(
                 size_of::<RelabelStep>()
                     + rule.name.len()
                     + size

@@ -1,3 +1,7 @@
+use std::time::Duration;
+
+use varve_context::{Interrupt, Limit, MemoryBudget};
+
 use super::*;
 use crate::admission::Team;
 use crate::relabel::AttributedSamples;
@@ -180,29 +184,70 @@ fn a_preview_charges_strings_before_it_creates_them() {
     };
     for config in [of_template, of_target, joined, mapped] {
         let rules = Relabeling::new(vec![config]).unwrap();
-        let previewed = rules.preview(
-            &series,
-            |size| if size < 1 << 40 { Ok(()) } else { Err(size) },
-        );
+        let ctx = limited(1 << 40);
+        let previewed = rules.preview(&ctx, &series, &mut ctx.charge());
         assert!(
             previewed.is_err(),
             "{:?}",
             previewed.map(|preview| preview.steps.len())
         );
     }
-    let mut charged = 0;
+    let ctx = limited(1_000);
     let rules = Relabeling::new(vec![config("uppercase", &["__name__"], |config| {
         config.target_label = "a".into()
     })]);
-    let preview = rules
-        .unwrap()
-        .preview::<()>(&labels(&[("__name__", "up")]), |size| {
-            charged += size;
-            Ok(())
-        });
+    let up = labels(&[("__name__", "up")]);
+    let preview = rules.unwrap().preview(&ctx, &up, &mut ctx.charge());
     assert_eq!(
         preview.unwrap().result.unwrap().unwrap().get("a"),
         Some("UP")
     );
-    assert!(charged < 1_000, "{charged}");
+}
+
+fn limited(size_max: usize) -> QueryContext {
+    let memory = MemoryBudget::new(Limit::Other("memory"), size_max);
+    QueryContext::new(Duration::from_secs(60), memory)
+}
+
+/// The patterns of a reader's rules were compiled and matched without limits: a few hundred of them
+/// ended the process.
+#[test]
+fn the_patterns_of_a_preview_are_charged_and_end_at_its_deadline() {
+    let series = labels(&[("__name__", "up"), ("a", &"x".repeat(1 << 20))]);
+    let pattern = || Some("(\\pL{1,30}){1,9}y".to_owned());
+    let of_action = RelabelConfig {
+        regex: pattern(),
+        ..config("drop", &["a"], |_| ())
+    };
+    let of_template = RelabelConfig {
+        regex: pattern(),
+        replacement: Some("$1".to_owned()),
+        ..config("replace", &["a"], |config| config.target_label = "b".into())
+    };
+    let of_name = RelabelConfig {
+        regex: pattern(),
+        ..config("labeldrop", &[], |_| ())
+    };
+    let renamed = RelabelConfig {
+        regex: pattern(),
+        replacement: Some("$1".to_owned()),
+        ..config("labelmap", &[], |_| ())
+    };
+    for config in [of_action, of_template, of_name, renamed] {
+        let rules = Relabeling::new(vec![config]).unwrap();
+        // The strings have this much memory, the patterns do not.
+        let strings = QueryContext::unbounded();
+        let ctx = limited(100_000);
+        let refused = rules.preview(&ctx, &series, &mut strings.charge());
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("exceeds the limit of 100000"), "{error}");
+
+        let ended = QueryContext::unbounded();
+        ended.interrupt(Interrupt::Canceled);
+        let refused = rules.preview(&ended, &series, &mut strings.charge());
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            Interrupt::Canceled.to_string()
+        );
+    }
 }

@@ -61,11 +61,12 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
     let labels = read_series(work, form.first("series"))?;
     let mut charge = work.ctx.charge();
     let rules = form.yaml("rules", &mut charge)?;
-    let ctx = work.ctx.clone();
-    let charge = |size| ctx.check().and_then(|()| charge.grow(size));
     let RelabelPreview { steps, result } = match rules {
-        "" => work.store.receiver.preview_relabeling(&labels, charge)?,
-        text => read_rules(text)?.preview(&labels, charge)?,
+        "" => {
+            let receiver = &work.store.receiver;
+            receiver.preview_relabeling(&work.ctx, &labels, &mut charge)?
+        }
+        text => read_rules(text)?.preview(&work.ctx, &labels, &mut charge)?,
     };
     let (result, error) = match result {
         Ok(labels) => (labels, String::new()),
