@@ -6,21 +6,25 @@
 //! the total. An exponential histogram takes the lower scale of both, and a lower one if it has
 //! more than [`BUCKETS_MAX`] buckets.
 //!
+//! Each tenant has streams of its own. A stream takes a delta back that the store rejects
+//! (`request_deltas`).
+//!
 //! A repeated delta, for example of a request that was not stored, returns the same total again.
 //! Totals are lost at a restart. Then they begin again at the next delta, which is a counter reset.
 //!
 //! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use varve_model::TenantLabels;
 
 use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
 use super::staleness::is_stale;
+use super::stream_key::{StreamHasher, StreamKey};
 
 /// Maximum number of streams.
 const STREAMS_MAX: usize = 100_000;
@@ -33,20 +37,16 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
 /// Interval of the removal of idle streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The hash of a stream's name and labels, with random keys, so that no sender can construct a
-/// collision.
-type StreamKey = [u64; 2];
-
 /// The totals of all streams.
 #[derive(Debug, Default)]
 pub struct DeltaStreams {
-    hashers: [RandomState; 2],
+    hasher: StreamHasher,
     streams: Mutex<Streams>,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// By name and labels.
+    /// By tenant, name and labels.
     totals: HashMap<StreamKey, Stream>,
     size: usize,
     /// When idle streams were last removed.
@@ -59,6 +59,16 @@ struct Stream {
     start_ns: u64,
     time_ns: u64,
     used: Instant,
+}
+
+/// What a delta did to its stream.
+#[derive(Debug)]
+pub(super) struct Change {
+    key: StreamKey,
+    /// The total before, and its time. `None` if the delta started the stream.
+    before: Option<(Total, u64)>,
+    /// The time of the stream since.
+    time_ns: u64,
 }
 
 /// The sum of the deltas of a stream.
@@ -82,22 +92,24 @@ pub(super) trait DeltaPoint: Sized {
 }
 
 impl DeltaStreams {
-    /// Adds a delta to the total of its stream, and replaces it by the total.
+    /// Adds a delta to the total of its stream, and replaces it by the total. Returns the change of
+    /// the stream, or `None` if a repeated delta changes nothing.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
     pub(super) fn accumulate(
         &self,
+        tenant: &TenantLabels,
         name: &str,
         labels: &LabelMap,
         point: &mut impl DeltaPoint,
         now: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<Option<Change>, String> {
         let (flags, &mut start_ns, time_ns) = point.flags_and_times();
         if is_stale(flags) {
-            return Ok(());
+            return Ok(None);
         }
-        let key = self.key(name, labels);
+        let key = self.hasher.key(tenant, name, labels);
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
@@ -109,11 +121,17 @@ impl DeltaStreams {
                 time_ns,
                 used: now,
             };
-            return streams.insert(key, stream);
+            streams.insert(key, stream)?;
+            return Ok(Some(Change {
+                key,
+                before: None,
+                time_ns,
+            }));
         };
 
         stream.check_order(start_ns, time_ns)?;
         stream.used = now;
+        let mut change = None;
         if time_ns > stream.time_ns {
             let mut total = stream.total.clone();
             if !point.add_to(&mut total) {
@@ -124,25 +142,39 @@ impl DeltaStreams {
                 return Err(full(n_streams, *size));
             }
             *size = resized;
-            stream.total = total;
+            change = Some(Change {
+                key,
+                before: Some((std::mem::replace(&mut stream.total, total), stream.time_ns)),
+                time_ns,
+            });
             stream.time_ns = time_ns;
         }
         point.set(&stream.total);
         *point.flags_and_times().1 = stream.start_ns;
-        Ok(())
+        Ok(change)
     }
 
-    /// Returns the key of a stream: hashes of its name and labels.
-    fn key(&self, name: &str, labels: &LabelMap) -> StreamKey {
-        let mut identity = name.as_bytes().to_vec();
-        for (name, value) in labels.iter() {
-            // No string contains 0xff.
-            identity
-                .extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
+    /// Returns a stream to its state before a change, unless a later delta is based on it.
+    pub(super) fn take_back(&self, change: Change) {
+        let mut streams = self.streams.lock();
+        let Streams { totals, size, .. } = &mut *streams;
+        let Some(stream) = totals.get_mut(&change.key) else {
+            return;
+        };
+        if stream.time_ns != change.time_ns {
+            return;
         }
-        self.hashers
-            .each_ref()
-            .map(|hasher| hasher.hash_one(&identity))
+        *size -= stream.total.size();
+        match change.before {
+            Some((total, time_ns)) => {
+                *size += total.size();
+                stream.total = total;
+                stream.time_ns = time_ns;
+            }
+            None => {
+                totals.remove(&change.key);
+            }
+        }
     }
 
     /// Removes idle streams, and returns the number of the others. Called for each read of the
@@ -208,10 +240,26 @@ impl Streams {
     }
 }
 
+impl Change {
+    /// Returns the size in memory besides the change itself.
+    pub(super) fn size(&self) -> usize {
+        match &self.before {
+            Some((total, _)) => total.numbers_size(),
+            None => 0,
+        }
+    }
+}
+
 impl Total {
     /// Returns the size in memory, about.
     fn size(&self) -> usize {
-        let numbers = match self {
+        // Key and control byte of a table that is at least half full.
+        2 * (size_of::<(StreamKey, Stream)>() + 1) + self.numbers_size()
+    }
+
+    /// Returns the size of the lists of numbers.
+    fn numbers_size(&self) -> usize {
+        match self {
             Self::Number(_) => 0,
             Self::Histogram(point) => {
                 8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity())
@@ -219,9 +267,7 @@ impl Total {
             Self::Exponential(point) => {
                 buckets_size(&point.positive) + buckets_size(&point.negative)
             }
-        };
-        // Key and control byte of a table that is at least half full.
-        2 * (size_of::<(StreamKey, Stream)>() + 1) + numbers
+        }
     }
 }
 
@@ -443,7 +489,9 @@ mod tests {
     ) -> Result<(), String> {
         let mut labels = LabelMap::default();
         labels.set("number", &number.to_string());
-        streams.accumulate("m", &labels, point, now)
+        streams
+            .accumulate(&TenantLabels::default(), "m", &labels, point, now)
+            .map(drop)
     }
 
     fn number(start_ns: u64, time_ns: u64, value: i64) -> NumberPoint {
@@ -480,6 +528,79 @@ mod tests {
         };
         add(&streams, 1, &mut float, now).unwrap();
         assert_eq!(float.value, Some(Number::Double(13.5)));
+    }
+
+    /// A tenant read and changed the totals of another one.
+    #[test]
+    fn tenants_have_streams_of_their_own() {
+        let streams = DeltaStreams::default();
+        let total_of = |team: &str, sent: &str, time_ns, value| {
+            let mut labels = LabelMap::default();
+            labels.set("team", sent);
+            let tenant = TenantLabels::new(&[("team".to_owned(), team.to_owned())]);
+            let mut point = number(1, time_ns, value);
+            streams
+                .accumulate(&tenant, "m", &labels, &mut point, Instant::now())
+                .map(|_| point.value)
+        };
+        assert_eq!(total_of("a", "", 10, 5), Ok(Some(Number::Int(5))));
+        assert_eq!(total_of("b", "", 9, 1), Ok(Some(Number::Int(1))));
+        assert_eq!(
+            total_of("b", "a", 11, 1),
+            Ok(Some(Number::Int(2))),
+            "the label is replaced"
+        );
+        assert_eq!(total_of("a", "b", 20, 1), Ok(Some(Number::Int(6))));
+        assert_eq!(streams.n_streams(), 2);
+    }
+
+    #[test]
+    fn a_delta_is_taken_back_unless_a_later_one_is_based_on_it() {
+        let streams = DeltaStreams::default();
+        let change_of = |time_ns, value| {
+            let mut point = number(1, time_ns, value);
+            let change = streams
+                .accumulate(
+                    &TenantLabels::default(),
+                    "m",
+                    &LabelMap::default(),
+                    &mut point,
+                    Instant::now(),
+                )
+                .unwrap();
+            (change, point.value)
+        };
+        let total = |value| Some(Number::Int(value));
+        let (first, _) = change_of(10, 5);
+        let size = streams.streams.lock().size;
+        let (second, _) = change_of(20, 7);
+        let (third, _) = change_of(30, 1);
+        streams.take_back(second.unwrap());
+        assert_eq!(change_of(40, 0).1, total(13), "the third contains it");
+        streams.take_back(third.unwrap());
+        assert_eq!(change_of(50, 0).1, total(13));
+        let (last, _) = change_of(60, 100);
+        streams.take_back(last.unwrap());
+        let (repeated, value) = change_of(50, 0);
+        assert!(repeated.is_none());
+        assert_eq!(value, total(13));
+        assert_eq!(streams.streams.lock().size, size);
+
+        streams.take_back(first.unwrap());
+        assert_eq!(streams.n_streams(), 1);
+        let other = DeltaStreams::default();
+        let mut point = number(1, 10, 5);
+        let started = other
+            .accumulate(
+                &TenantLabels::default(),
+                "m",
+                &LabelMap::default(),
+                &mut point,
+                Instant::now(),
+            )
+            .unwrap();
+        other.take_back(started.unwrap());
+        assert_eq!((other.n_streams(), other.streams.lock().size), (0, 0));
     }
 
     #[test]

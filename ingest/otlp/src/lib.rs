@@ -30,9 +30,11 @@ mod limits;
 mod message;
 mod names;
 mod points;
+mod request_deltas;
 mod settings;
 mod sink;
 mod staleness;
+mod stream_key;
 mod translate;
 mod value;
 
@@ -40,8 +42,9 @@ pub use delta::DeltaStreams;
 pub use error::Error;
 pub use json::transcode;
 pub use names::TranslationStrategy;
+pub use request_deltas::RequestDeltas;
 pub use settings::{OtlpSettings, PromotedAttributes};
-pub use sink::Sink;
+pub use sink::{Position, Sink};
 pub use translate::translate;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use varve_model::histogram::Histogram;
 use varve_model::labels::METRIC_NAME;
 
 use super::data::{self, Data, DataType, decode, each_message};
-use super::delta::{DeltaPoint, DeltaStreams};
+use super::delta::DeltaPoint;
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::histogram;
 use super::labels::{Context, LabelMap};
@@ -14,15 +14,16 @@ use super::message::{
     Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, SummaryPoint,
 };
 use super::names::LabelNamer;
+use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
 use super::sink::Sink;
 use super::staleness::stale_or;
 
 /// Translates the data points of one metric.
-pub(super) struct PointTranslator<'a, S: Sink> {
+pub(super) struct PointTranslator<'a, 'd, S: Sink> {
     pub(super) settings: &'a OtlpSettings,
     pub(super) namer: LabelNamer,
-    pub(super) streams: &'a DeltaStreams,
+    pub(super) deltas: &'a mut RequestDeltas<'d>,
     pub(super) to: &'a mut S,
     pub(super) metric: Metric<'a>,
     pub(super) context: &'a Context,
@@ -71,6 +72,8 @@ type PointResult<S> = Result<(), Failure<<S as Sink>::Error>>;
 /// An error that ends the translation of a data point, or of the whole request.
 enum Failure<E> {
     Point(String),
+    /// The sink has counted the data point as rejected.
+    Counted,
     Request(E),
 }
 
@@ -80,7 +83,7 @@ impl<E> From<String> for Failure<E> {
     }
 }
 
-impl<S: Sink> PointTranslator<'_, S> {
+impl<S: Sink> PointTranslator<'_, '_, S> {
     /// Translates all data points of the metric.
     pub(super) fn translate(&mut self) -> Result<(), S::Error> {
         let data = self.metric.data;
@@ -89,6 +92,7 @@ impl<S: Sink> PointTranslator<'_, S> {
             data::DATA_POINTS,
             data.known_fields(),
             |point| {
+                let first = self.to.position();
                 let done = match data.data_type {
                     DataType::Gauge | DataType::Sum => self.number(decode(point)?),
                     DataType::Histogram => self.explicit(decode(point)?),
@@ -96,9 +100,14 @@ impl<S: Sink> PointTranslator<'_, S> {
                     DataType::Summary => self.summary(&decode(point)?),
                 };
                 match done {
-                    Ok(()) => Ok(()),
+                    Ok(()) => {
+                        self.deltas.end_point(first..self.to.position());
+                        Ok(())
+                    }
                     Err(Failure::Request(error)) => Err(error),
+                    Err(Failure::Counted) => Ok(()),
                     Err(Failure::Point(reason)) => {
+                        self.deltas.take_back_point();
                         self.to.reject_point(self.metric.sent_name, &reason);
                         Ok(())
                     }
@@ -220,12 +229,23 @@ impl<S: Sink> PointTranslator<'_, S> {
     }
 
     /// Replaces a delta by the total of its stream.
-    fn accumulate(&self, point: &mut impl DeltaPoint, labels: &LabelMap) -> Result<(), String> {
+    fn accumulate(&mut self, point: &mut impl DeltaPoint, labels: &LabelMap) -> PointResult<S> {
         if self.metric.data.temporality != data::DELTA {
             return Ok(());
         }
-        self.streams
-            .accumulate(&self.metric.name, labels, point, Instant::now())
+        // IMPORTANT: before the stream moves. Otherwise the next delta of the request, or of a
+        // concurrent one, would precede the stream.
+        let (_, _, time_ns) = point.flags_and_times();
+        if self
+            .to
+            .reject_time(self.metric.sent_name, milliseconds(time_ns))
+        {
+            return Err(Failure::Counted);
+        }
+        let size = self
+            .deltas
+            .accumulate(&self.metric.name, labels, point, Instant::now())?;
+        self.to.reserve(size).map_err(Failure::Request)
     }
 
     fn histogram(

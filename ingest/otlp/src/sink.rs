@@ -7,6 +7,15 @@ use varve_model::metadata::MetricType;
 
 use super::error::Error;
 
+/// A place between the samples of a request: the number of floats and histograms before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// Floats.
+    pub n_floats: usize,
+    /// Native histograms.
+    pub n_histograms: usize,
+}
+
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the
 /// end.
 pub trait Sink {
@@ -75,6 +84,13 @@ pub trait Sink {
     /// # Errors
     /// If the request must end.
     fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
+
+    /// Returns the place after the samples so far.
+    fn position(&self) -> Position;
+
+    /// Returns `true` if the store rejects all samples of this time, and counts a rejected data
+    /// point then.
+    fn reject_time(&mut self, metric: &str, timestamp_ms: i64) -> bool;
 
     /// Counts `n_points` rejected data points; 0 for a rejected metric or resource without points.
     fn reject(&mut self, n_points: u64, reason: String);

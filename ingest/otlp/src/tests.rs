@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
+use varve_model::TenantLabels;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 
@@ -123,6 +124,17 @@ impl Sink for Recorder {
         Ok(())
     }
 
+    fn position(&self) -> Position {
+        Position {
+            n_floats: self.times_ms().len(),
+            n_histograms: 0,
+        }
+    }
+
+    fn reject_time(&mut self, _metric: &str, _timestamp_ms: i64) -> bool {
+        false
+    }
+
     fn reject(&mut self, n_points: u64, reason: String) {
         self.rejects.push((n_points, reason));
     }
@@ -180,10 +192,12 @@ fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
         rejects: Vec::new(),
         room,
     };
+    let streams = DeltaStreams::default();
+    let tenant = TenantLabels::default();
     translate(
         message,
         &OtlpSettings::default(),
-        &DeltaStreams::default(),
+        &mut RequestDeltas::new(&streams, &tenant),
         &mut to,
     )?;
     Ok(to)
@@ -285,10 +299,12 @@ fn an_attribute_named_like_a_label_of_the_scope_is_dropped_with_promoted_scopes(
         rejects: Vec::new(),
         room: usize::MAX,
     };
+    let streams = DeltaStreams::default();
+    let tenant = TenantLabels::default();
     translate(
         &field(1, &field(2, &scope)),
         &settings,
-        &DeltaStreams::default(),
+        &mut RequestDeltas::new(&streams, &tenant),
         &mut to,
     )
     .unwrap();

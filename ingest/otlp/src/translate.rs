@@ -9,13 +9,13 @@ use varve_protobuf::Reader;
 use super::data::{
     self, PointTimestamps, SentMetric, count_points, each_message, merge, n_points_of, note_times,
 };
-use super::delta::DeltaStreams;
 use super::error::Error;
 use super::labels::{Context, LabelMap, TARGET_INFO};
 use super::limits::TARGET_INFO_SAMPLES_MAX;
 use super::message::{Attributes, Scope};
 use super::names::{LabelNamer, metric_name, unit_name};
 use super::points::{Metric, PointTranslator, milliseconds};
+use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
 use super::sink::Sink;
 
@@ -23,11 +23,12 @@ use super::sink::Sink;
 /// rejected.
 ///
 /// # Errors
-/// If the request is malformed, or the sink fails. Discard the contents of the sink after an error.
+/// If the request is malformed, or the sink fails. Discard the contents of the sink after an error,
+/// and take the deltas back.
 pub fn translate<S: Sink>(
     message: &[u8],
     settings: &OtlpSettings,
-    streams: &DeltaStreams,
+    deltas: &mut RequestDeltas<'_>,
     to: &mut S,
 ) -> Result<(), S::Error> {
     let namer = LabelNamer {
@@ -38,7 +39,7 @@ pub fn translate<S: Sink>(
     let mut translator = Translator {
         settings,
         namer,
-        streams,
+        deltas,
         to,
         families: BTreeSet::new(),
         infos: HashMap::new(),
@@ -51,10 +52,10 @@ pub fn translate<S: Sink>(
     )
 }
 
-struct Translator<'a, S: Sink> {
+struct Translator<'a, 'd, S: Sink> {
     settings: &'a OtlpSettings,
     namer: LabelNamer,
-    streams: &'a DeltaStreams,
+    deltas: &'a mut RequestDeltas<'d>,
     to: &'a mut S,
     /// Families whose metadata is in the sink.
     families: BTreeSet<String>,
@@ -63,7 +64,7 @@ struct Translator<'a, S: Sink> {
     infos: HashMap<S::Key, BTreeSet<i64>>,
 }
 
-impl<S: Sink> Translator<'_, S> {
+impl<S: Sink> Translator<'_, '_, S> {
     fn resource(&mut self, reader: Reader<'_>) -> Result<(), S::Error> {
         let mut resource = Attributes::default();
         let mut size = 0;
@@ -186,7 +187,7 @@ impl<S: Sink> Translator<'_, S> {
                 let mut points = PointTranslator {
                     settings: self.settings,
                     namer: self.namer,
-                    streams: self.streams,
+                    deltas: &mut *self.deltas,
                     to: &mut *self.to,
                     metric: Metric {
                         sent_name: &name,

@@ -60,6 +60,11 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         }
     }
 
+    /// Returns the number of floats and of histograms so far.
+    pub(crate) fn n_samples(&self) -> (usize, usize) {
+        (self.batch.samples.len(), self.batch.histograms.len())
+    }
+
     /// Starts a series and returns its key. `labels` must be sorted by name.
     pub(crate) fn series<'l>(
         &mut self,

@@ -1,12 +1,14 @@
 //! OTLP requests: series that `varve-otlp` translates go to a batch, and what it rejects is
 //! counted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use varve_model::RejectionReason;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
-use varve_otlp::Sink;
+use varve_model::{RejectionReason, TenantLabels};
+use varve_otlp::{Position, RequestDeltas, Sink};
+use varve_tsdb::bounds::Bounds;
 
 use super::batch_builder::BatchBuilder;
 use crate::admission::Origin;
@@ -16,7 +18,7 @@ use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::{Rejections, Written};
 use crate::receiver::Receiver;
-use crate::write::{Decoded, Write};
+use crate::write::{Decoded, RejectedSamples, Write};
 
 /// The encoding of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum OtlpEncoding {
 pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) batch: BatchBuilder<'a, 'p>,
     pub(crate) rejections: Rejections,
+    /// Bounds for the timestamps of deltas; `None` if the store has none.
+    pub(crate) bounds: Option<Bounds>,
 }
 
 impl Sink for OtlpSink<'_, '_> {
@@ -85,6 +89,28 @@ impl Sink for OtlpSink<'_, '_> {
         self.batch.grow(size)
     }
 
+    fn position(&self) -> Position {
+        let (n_floats, n_histograms) = self.batch.n_samples();
+        Position {
+            n_floats,
+            n_histograms,
+        }
+    }
+
+    fn reject_time(&mut self, metric: &str, timestamp_ms: i64) -> bool {
+        let rejection = self
+            .bounds
+            .and_then(|bounds| bounds.first_sample_rejection(timestamp_ms));
+        let Some(reason) = rejection else {
+            return false;
+        };
+        self.rejections.add(reason, 1, 1, || {
+            let metric = excerpt(metric.as_bytes());
+            format!("metric {metric:?}: delta at {timestamp_ms}")
+        });
+        true
+    }
+
     fn reject(&mut self, n_points: u64, reason: String) {
         self.rejections.add(
             RejectionReason::Untranslatable,
@@ -127,19 +153,46 @@ impl Receiver {
                 )?;
             }
             let settings = Arc::clone(&self.otlp.read());
+            let tenant = TenantLabels::new(origin.labels);
+            let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant);
             let mut sink = OtlpSink {
                 batch: self.builder(&mut buffers.batch, &mut buffers.message, &mut permit),
                 rejections: Rejections::default(),
+                bounds: self.db.bounds().ok(),
             };
-            varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
+            if let Err(error) = varve_otlp::translate(&message, &settings, &mut deltas, &mut sink) {
+                deltas.take_back_all();
+                return Err(error);
+            }
 
             let decoded = Decoded {
                 rejections: sink.rejections,
                 message: &buffers.message,
                 batch: &buffers.batch,
             };
-            Write::of_sender(self, permit, decoded, &mut buffers.request)?.store()
+            let write = match Write::of_sender(self, permit, decoded, &mut buffers.request) {
+                Ok(write) => write,
+                Err(error) => {
+                    deltas.take_back_all();
+                    return Err(error);
+                }
+            };
+            // After an error, some samples may be stored: all deltas stay in their totals, and a
+            // retry gets the same ones.
+            let (written, rejected) = write.store_noting_rejected()?;
+            deltas.take_back(|samples| rejected.contains_all(samples, buffers.batch.n_samples()));
+            Ok(written)
         })
+    }
+}
+
+impl RejectedSamples {
+    /// Returns `true` if all samples of a data point were rejected. `n_floats` is that of the
+    /// request.
+    fn contains_all(&self, samples: &Range<Position>, n_floats: usize) -> bool {
+        let floats = samples.start.n_floats..samples.end.n_floats;
+        let histograms = n_floats + samples.start.n_histograms..n_floats + samples.end.n_histograms;
+        floats.chain(histograms).all(|index| self.contains(index))
     }
 }
 
@@ -177,14 +230,17 @@ mod tests {
         let mut sink = OtlpSink {
             batch: to,
             rejections: Rejections::default(),
+            bounds: None,
         };
         let message =
             varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(()))
                 .unwrap();
+        let streams = DeltaStreams::default();
+        let tenant = TenantLabels::default();
         varve_otlp::translate(
             &message,
             &OtlpSettings::default(),
-            &DeltaStreams::default(),
+            &mut RequestDeltas::new(&streams, &tenant),
             &mut sink,
         )
         .unwrap();
@@ -217,6 +273,7 @@ mod tests {
         let mut sink = OtlpSink {
             batch: to,
             rejections: Rejections::default(),
+            bounds: None,
         };
         sink.reserve(99).unwrap();
         assert!(matches!(sink.reserve(1), Err(WriteError::Busy { .. })));

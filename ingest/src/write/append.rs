@@ -56,6 +56,9 @@ impl Write<'_> {
                     reason,
                 });
             } else {
+                if let Some(rejected) = &mut self.rejected_samples {
+                    rejected.add(index as usize);
+                }
                 self.rejections
                     .add(reason, 1, 1, || self.request.example(index));
             }

@@ -28,7 +28,7 @@ mod request;
 mod resolve;
 mod routes;
 
-pub(crate) use request::{Decoded, Write, Writer};
+pub(crate) use request::{Decoded, RejectedSamples, Write, Writer};
 #[cfg(test)]
 pub(crate) use routes::NEW_ROUTES_MAX;
 
@@ -45,6 +45,30 @@ impl Write<'_> {
     /// See [`WriteError`]. If the store cannot create a series, the samples of known series are
     /// stored before the error is returned.
     pub(crate) fn store(mut self) -> Result<Written, WriteError> {
+        self.store_sent()?;
+        Ok(self.finish())
+    }
+
+    /// Stores a request of a sender as [`Write::store`] does, and returns the samples that were
+    /// rejected as well.
+    ///
+    /// # Errors
+    /// As [`Write::store`].
+    pub(crate) fn store_noting_rejected(
+        mut self,
+    ) -> Result<(Written, RejectedSamples), WriteError> {
+        let n_samples = self.request.batch.n_all_samples();
+        self.permit
+            .memory
+            .grow(n_samples * RejectedSamples::INDEX_SIZE)?;
+        self.rejected_samples = Some(RejectedSamples::default());
+        self.store_sent()?;
+        let mut rejected = self.rejected_samples.take().unwrap_or_default();
+        rejected.sort();
+        Ok((self.finish(), rejected))
+    }
+
+    fn store_sent(&mut self) -> Result<(), WriteError> {
         // IMPORTANT: before the first change. A malformed request stores nothing.
         self.check_unknown_labels()?;
 
@@ -60,8 +84,7 @@ impl Write<'_> {
         self.count_attributed();
         stored?;
 
-        self.store_metadata()?;
-        Ok(self.finish())
+        self.store_metadata()
     }
 
     /// Stores the deferred series, in as many passes as necessary.

@@ -129,14 +129,24 @@ impl Write<'_> {
                     .ha
                     .count_deduplicated(self.request.pairs_of_ha(series), n.total);
             }
-            Some(Route::Rejected(reason)) => {
-                self.rejections.add(reason, 1, n.total, || {
-                    Example::of_series(self.request.print(series_idx))
-                        .with(samples.samples.first().copied())
-                });
-            }
+            Some(Route::Rejected(reason)) => self.reject_samples(series_idx, reason, samples),
         }
         Ok(())
+    }
+
+    /// Rejects all samples of a series.
+    fn reject_samples(
+        &mut self,
+        series_idx: u32,
+        reason: RejectionReason,
+        samples: SeriesSamples<'_>,
+    ) {
+        let n = self.request.n_samples_of(series_idx, samples);
+        self.note_rejected_series(series_idx);
+        self.rejections.add(reason, 1, n.total, || {
+            Example::of_series(self.request.print(series_idx))
+                .with(samples.samples.first().copied())
+        });
     }
 
     /// Returns the route of an unknown series without samples: it creates no series, but its labels

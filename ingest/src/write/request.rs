@@ -53,6 +53,8 @@ pub(crate) struct Write<'a> {
     pub(super) ignored: Rejections,
     /// Samples of rules that were not stored, by the index of their series.
     pub(super) rule_rejections: Vec<Rejection>,
+    /// The samples of a sender that were rejected. `None` if nobody needs them.
+    pub(super) rejected_samples: Option<RejectedSamples>,
     pub(super) stored: SampleCounts,
     pub(super) dropped: SampleCounts,
     pub(super) deduplicated: SampleCounts,
@@ -88,6 +90,30 @@ pub(super) struct Settings<'a> {
     pub(super) ha: HaContext<'a>,
     /// The scope of the request's routes in the cache.
     pub(super) scope: Scope,
+}
+
+/// The indexes of the samples of a request that were rejected: of the floats first, then of the
+/// histograms.
+#[derive(Debug, Default)]
+pub(crate) struct RejectedSamples(Vec<usize>);
+
+impl RejectedSamples {
+    /// Bytes of memory of an index, in a list that grows by doubling.
+    pub(super) const INDEX_SIZE: usize = 2 * size_of::<usize>();
+
+    pub(super) fn add(&mut self, index: usize) {
+        self.0.push(index);
+    }
+
+    /// Sorts the indexes, for [`RejectedSamples::contains`].
+    pub(super) fn sort(&mut self) {
+        self.0.sort_unstable();
+    }
+
+    /// Returns `true` if a sample was rejected.
+    pub(crate) fn contains(&self, index: usize) -> bool {
+        self.0.binary_search(&index).is_ok()
+    }
 }
 
 /// A decoded request of a sender.
@@ -223,10 +249,28 @@ impl<'a> Write<'a> {
             rejections: Rejections::default(),
             ignored: Rejections::default(),
             rule_rejections: Vec::new(),
+            rejected_samples: None,
             stored: SampleCounts::default(),
             dropped: SampleCounts::default(),
             deduplicated: SampleCounts::default(),
             n_sender_deduplicated: 0,
+        }
+    }
+}
+
+impl Write<'_> {
+    /// Notes that all samples of a series were rejected.
+    pub(super) fn note_rejected_series(&mut self, series_idx: u32) {
+        let Some(rejected) = &mut self.rejected_samples else {
+            return;
+        };
+        let batch = self.request.batch;
+        let series_idx = series_idx as usize;
+        for entry in batch.samples_of(series_idx).entries() {
+            rejected.add(entry.index as usize);
+        }
+        for histogram_idx in 0..batch.histograms_of(series_idx).len() {
+            rejected.add(batch.histogram_index(series_idx, histogram_idx) as usize);
         }
     }
 }

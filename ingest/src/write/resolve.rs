@@ -361,6 +361,7 @@ impl<'a> Write<'a> {
             }
         }
 
+        self.note_rejected_series(series_idx);
         for (sample, reason) in rejected {
             self.rejections.add(reason, 1, 1, || {
                 Example::of_sample(self.request.print(series_idx), sample)
@@ -379,6 +380,7 @@ impl<'a> Write<'a> {
             SeriesLimit::Total { used, limit } => (RejectionReason::TotalSeries, used, limit),
         };
         let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
+        self.note_rejected_series(series_idx);
         self.rejections.add(reason, 1, n_samples, || {
             let name = self.permit.budgets().name(team);
             let team_suffix = if name.is_empty() {

@@ -22,6 +22,7 @@ mod sample;
 pub mod staleness;
 pub mod start_timestamps;
 mod string_set;
+mod tenant;
 mod time_range;
 
 pub use exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
@@ -30,6 +31,7 @@ pub use matcher::{MatchOp, Matcher};
 pub use rejection::{Rejection, RejectionReason};
 pub use sample::{Sample, SampleColumns};
 pub use string_set::StringSet;
+pub use tenant::TenantLabels;
 pub use time_range::TimeRange;
 
 /// Building and comparing label sets, and labels with a meaning of their own.

@@ -26,6 +26,7 @@ use crate::sources::remote_write::v1;
 
 mod admission;
 mod disable_on_use;
+mod deltas;
 mod exemplars_and_metadata;
 mod ha;
 mod refused;

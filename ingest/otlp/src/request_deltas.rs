@@ -1,0 +1,90 @@
+//! The deltas of one request, which their streams take back if the store rejects them.
+//!
+//! A delta moves its stream while the request is translated, since a later delta of the request
+//! needs the total. What the store then rejects must not stay in a total that it stores later, nor
+//! make a delta at an earlier time out of order.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use varve_model::TenantLabels;
+
+use super::delta::{Change, DeltaPoint, DeltaStreams};
+use super::labels::LabelMap;
+use super::sink::Position;
+
+/// The deltas of a request so far, each with the samples that it became.
+#[derive(Debug)]
+pub struct RequestDeltas<'a> {
+    streams: &'a DeltaStreams,
+    tenant: &'a TenantLabels,
+    /// The delta of the data point that is being translated.
+    current: Option<Change>,
+    changes: Vec<(Change, Range<Position>)>,
+}
+
+impl<'a> RequestDeltas<'a> {
+    /// Starts a request of a tenant.
+    #[must_use]
+    pub fn new(streams: &'a DeltaStreams, tenant: &'a TenantLabels) -> Self {
+        Self {
+            streams,
+            tenant,
+            current: None,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Adds a delta to the total of its stream, and replaces it by the total. Returns the bytes of
+    /// memory that the request holds for it.
+    ///
+    /// # Errors
+    /// The reason why the data point is rejected.
+    pub(super) fn accumulate(
+        &mut self,
+        name: &str,
+        labels: &LabelMap,
+        point: &mut impl DeltaPoint,
+        now: Instant,
+    ) -> Result<usize, String> {
+        self.current = self
+            .streams
+            .accumulate(self.tenant, name, labels, point, now)?;
+        Ok(match &self.current {
+            // The list grows by doubling.
+            Some(change) => change.size() + 2 * size_of::<(Change, Range<Position>)>(),
+            None => 0,
+        })
+    }
+
+    /// Notes the samples that the current data point became.
+    pub(super) fn end_point(&mut self, samples: Range<Position>) {
+        if let Some(change) = self.current.take() {
+            self.changes.push((change, samples));
+        }
+    }
+
+    /// Takes the delta of the current data point back, which cannot be translated.
+    pub(super) fn take_back_point(&mut self) {
+        if let Some(change) = self.current.take() {
+            self.streams.take_back(change);
+        }
+    }
+
+    /// Takes all deltas back, after a request that stored nothing.
+    pub fn take_back_all(self) {
+        self.take_back(|_| true);
+    }
+
+    /// Takes the deltas back whose samples were rejected. A delta stays in its stream if the
+    /// samples of a later one, whose total contains it, were not.
+    pub fn take_back(mut self, is_rejected: impl Fn(&Range<Position>) -> bool) {
+        self.take_back_point();
+        // The last one first: it is based on the others.
+        for (change, samples) in self.changes.into_iter().rev() {
+            if is_rejected(&samples) {
+                self.streams.take_back(change);
+            }
+        }
+    }
+}
