@@ -24,6 +24,22 @@ pub struct Credentials {
     pub tenants: Vec<TenantConfig>,
 }
 
+impl Credentials {
+    /// Returns `true` if there is a user or a token with a name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.users.contains_key(name) || self.tokens.iter().any(|token| token.name == name)
+    }
+
+    /// Returns the tenant of a user or token, if it has one.
+    #[must_use]
+    pub fn tenant_of(&self, name: &str) -> Option<&TenantConfig> {
+        self.tenants
+            .iter()
+            .find(|tenant| tenant.users.iter().any(|user| user == name))
+    }
+}
+
 /// A bcrypt hash.
 #[derive(Debug, Clone)]
 pub struct PasswordHash {

@@ -40,6 +40,37 @@ pub struct TenantLimits {
     pub range_max: Option<Duration>,
 }
 
+impl TenantLimits {
+    /// Returns the key of a limit that is set here and not in `next`.
+    #[must_use]
+    pub fn missing_in(&self, next: &Self) -> Option<&'static str> {
+        let pairs = [
+            (
+                "concurrency",
+                self.concurrency_max.is_some(),
+                next.concurrency_max.is_some(),
+            ),
+            (
+                "memory",
+                self.memory_max.is_some(),
+                next.memory_max.is_some(),
+            ),
+            (
+                "samples",
+                self.samples_max.is_some(),
+                next.samples_max.is_some(),
+            ),
+            ("range", self.range_max.is_some(), next.range_max.is_some()),
+        ];
+        for (key, is_set, stays_set) in pairs {
+            if is_set && !stays_set {
+                return Some(key);
+            }
+        }
+        None
+    }
+}
+
 /// Returns the tenants of a file.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Authentication and authorization of requests: users with passwords, bearer tokens with scopes.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 use varve_config::web::{Credentials, Digest, PasswordHash, Scope, TenantConfig, sha256};
+use varve_model::labels::METRIC_NAME;
 use varve_server::requests::tenant::{Tenant, User};
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or
@@ -140,6 +141,19 @@ impl Auth {
             return self.check_user(credentials, scope, client).await;
         }
         Err(Denied::Unknown)
+    }
+
+    /// Returns the names of the labels that the matchers of tenants have, ascending.
+    pub(crate) fn tenant_label_names(&self) -> Vec<String> {
+        let mut names = BTreeSet::new();
+        for tenant in self.tenants.values() {
+            for matcher in &*tenant.matchers {
+                if matcher.name() != METRIC_NAME {
+                    names.insert(matcher.name().to_owned());
+                }
+            }
+        }
+        names.into_iter().collect()
     }
 
     fn check_token(&self, token: &str, scope: Scope) -> Result<User, Denied> {
