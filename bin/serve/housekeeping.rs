@@ -28,6 +28,10 @@ pub(super) fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> io::Result<()> {
             app.requests.active.record_all();
             if round == 0 {
                 web.reload_if_changed(&app.metrics.web_config_failures);
+                if let Some(store) = app.store() {
+                    let names = web.tenant_label_names();
+                    store.receiver.set_tenant_label_names(&names);
+                }
             }
             drop(app);
             thread::sleep(INTERVAL);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use varve_advise::usage::{Requester, Usage};
 use varve_config::file::Config;
 use varve_config::settings::{Retention, StoreOptions};
-use varve_context::QueryContext;
 use varve_env::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;
@@ -98,7 +97,7 @@ impl Store {
     /// It disables no relabel rules: users browse metrics and labels without needing their samples.
     pub fn note_metadata(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         who: &Requester,
         selectors: &[Vec<Matcher>],
         labels: &LabelSet,
@@ -109,7 +108,7 @@ impl Store {
     /// Records the uses of a query whose response has no samples. It disables no relabel rules.
     pub fn note_without_samples(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         who: &Requester,
         selectors: &[SelectorUse],
     ) {
@@ -117,13 +116,14 @@ impl Store {
     }
 
     /// Records the selectors of a request for samples without an expression.
-    pub fn note_selectors(&self, ctx: &QueryContext, who: &Requester, selectors: &[Vec<Matcher>]) {
+    pub fn note_selectors(&self, ctx: &ReadContext, who: &Requester, selectors: &[Vec<Matcher>]) {
         self.note_query(ctx, who, &uses(selectors, &LabelSet::all()));
     }
 
     /// Records the uses of a query, and disables relabel rules that drop the selected series if they
-    /// have `disable_on_use`. Reads of Varve's own tools do not count.
-    pub fn note_query(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+    /// have `disable_on_use`. A query of a tenant uses only series that the tenant may read. Reads
+    /// of Varve's own tools do not count.
+    pub fn note_query(&self, ctx: &ReadContext, who: &Requester, selectors: &[SelectorUse]) {
         if !self.record(ctx, who, selectors) {
             return;
         }
@@ -164,7 +164,7 @@ impl Store {
     }
 
     /// Adds uses to the usage record. Returns `false` if they do not count.
-    fn record(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) -> bool {
+    fn record(&self, ctx: &ReadContext, who: &Requester, selectors: &[SelectorUse]) -> bool {
         if who.is_tool() || selectors.is_empty() {
             return false;
         }
@@ -177,7 +177,17 @@ impl Store {
         {
             return false;
         }
-        self.usage.note(who, selectors, SystemClock.now_ms());
+        let now_ms = SystemClock.now_ms();
+        if ctx.restriction().is_empty() {
+            self.usage.note(who, selectors, now_ms);
+            return true;
+        }
+        // What a tenant reads depends on the labels of its matchers as well.
+        let mut restricted = selectors.to_vec();
+        for used in &mut restricted {
+            used.matchers.extend_from_slice(ctx.restriction());
+        }
+        self.usage.note(who, &restricted, now_ms);
         true
     }
 

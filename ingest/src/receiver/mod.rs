@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use varve_context::{Charge, QueryContext};
 use varve_model::{Labels, Matcher};
 use varve_otlp::{DeltaStreams, OtlpSettings};
-use varve_tsdb::Db;
+use varve_tsdb::{Db, ReadContext};
 
 use crate::admission::{AdmissionControl, Budgets, Permit, TeamStatus};
 use crate::batch::{DecodedBatch, RouteHasher};
@@ -113,22 +113,32 @@ impl Receiver {
         let mut active = Arc::clone(&self.relabeling().relabeling);
         if !active.is_same(&relabeling) {
             disabled.restore(&relabeling);
-            active = self.change_relabeling(|active| {
-                ActiveRelabeling::new(relabeling, active.generation.wrapping_add(1))
-            });
+            active = self.change_relabeling(|active| active.with_rules(relabeling));
         }
         disabled.update(&active);
     }
 
+    /// Sets the names of the labels that matchers of tenants have. Rules remember the values of these
+    /// labels when they drop a series, to find out whose query uses it. Each series is resolved
+    /// again with its next sample, unless the names are the same.
+    pub fn set_tenant_label_names(&self, names: &[String]) {
+        // Called once a second: usually nothing has changed, and no lock is held for the disk.
+        if *self.relabeling().tenant_label_names == *names {
+            return;
+        }
+        let _disabled = self.disabled_rules.state.lock();
+        self.change_relabeling(|active| active.with_tenant_label_names(names));
+    }
+
     /// Disables the relabel rules with `disable_on_use` that have dropped series that `matchers` may
-    /// select. Returns the rules for which this is the first use; those in a dry run record it
+    /// select, and that the request may read. Returns the rules for which this is the first use; those in a dry run record it
     /// only. Waits for the disk if there are any.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
     pub fn note_use(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         by: impl Fn() -> DisabledByUse,
     ) -> varve_tsdb::Result<Vec<UsedRelabelRule>> {
@@ -164,7 +174,7 @@ impl Receiver {
     /// If the request `ctx` is interrupted or exceeds its memory limit.
     pub fn relabel_rules_dropping(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
     ) -> varve_tsdb::Result<Vec<DroppingRelabelRule>> {
         self.relabeling().relabeling.dropping(ctx, matchers)

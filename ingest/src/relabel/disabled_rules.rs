@@ -227,9 +227,9 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
 mod tests {
     use std::path::Path;
 
-    use varve_context::QueryContext;
     use varve_env::testing::{MemFs, PowerCut, assert_shown};
     use varve_model::{Labels, Matcher};
+    use varve_tsdb::ReadContext;
 
     use super::*;
 
@@ -268,7 +268,7 @@ mod tests {
         let matchers = [Matcher::equal("__name__", "up"), Matcher::equal("job", job)];
         assert_eq!(
             rules
-                .note_use(&QueryContext::unbounded(), &matchers, by)
+                .note_use(&ReadContext::unbounded(), &matchers, by)
                 .unwrap()
                 .len(),
             1

@@ -1,8 +1,9 @@
 //! Footprints of the label sets that rules with `disable_on_use` have dropped.
 //!
-//! Dropped series are in no index, so this module remembers their footprints: the metric name, and
-//! the labels that the rule compares. A selector uses dropped series if it may select a series with
-//! such a footprint and any other labels.
+//! Dropped series are in no index, so this module remembers their footprints: the metric name, the
+//! labels that the rule compares, and those that matchers of tenants name. A selector uses dropped
+//! series if it may select a series with such a footprint and any other labels. The selector of a
+//! tenant does so only if the footprint has all labels of its matchers and passes them.
 //!
 //! Invariants
 //! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule, and [`FOOTPRINTS_TOTAL_MAX`] of
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use varve_context::QueryContext;
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher};
-use varve_tsdb::Result;
+use varve_tsdb::{ReadContext, Result};
 
 use super::builder::Builder;
 
@@ -48,23 +49,23 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Footprint {
     rule: u16,
-    /// The labels that the rule compares, except the metric name. A value may be empty.
+    /// The labels that the rule compares or matchers of tenants name, except the metric name. A
+    /// value may be empty.
     labels: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Footprints {
-    /// Adds the footprint of a label set that a rule drops. `compared` are the names of the labels
-    /// that the rule compares.
+    /// Adds the footprint of a label set that a rule drops. `names` are the labels that it has.
     pub(super) fn note<'a>(
         &self,
         rule: u16,
-        compared: impl Iterator<Item = &'a str>,
+        names: impl Iterator<Item = &'a str>,
         labels: &Builder<'_>,
     ) {
         let metric = labels.get(METRIC_NAME);
         let footprint = Footprint {
             rule,
-            labels: compared
+            labels: names
                 .filter(|name| *name != METRIC_NAME)
                 .map(|name| (name.into(), labels.get(name).into()))
                 .collect(),
@@ -106,12 +107,12 @@ impl Footprints {
         *size_total += size;
     }
 
-    /// Returns the indexes of the rules that have dropped series that `matchers` may select,
-    /// ascending.
+    /// Returns the indexes of the rules that have dropped series that `matchers` may select, and
+    /// that the request may read, ascending.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(super) fn matching(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Vec<u16>> {
+    pub(super) fn matching(&self, ctx: &ReadContext, matchers: &[Matcher]) -> Result<Vec<u16>> {
         let state = Arc::clone(&self.state.lock());
         let named = matchers
             .iter()
@@ -140,24 +141,24 @@ impl Footprints {
 
 /// Adds the rules of a metric's footprints that `matchers` may select.
 fn add_rules(
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     metric: &str,
     footprints: &HashSet<Footprint>,
     matchers: &[Matcher],
     found: &mut BTreeSet<u16>,
 ) -> Result<()> {
     ctx.check()?;
-    let (of_name, others): (Vec<_>, Vec<_>) = matchers
-        .iter()
-        .partition(|matcher| matcher.name() == METRIC_NAME);
-    for matcher in of_name {
-        if !matcher.matches_in(ctx, metric)? {
+    for matcher in matchers.iter().chain(ctx.restriction()) {
+        if matcher.name() == METRIC_NAME && !matcher.matches_in(ctx, metric)? {
             return Ok(());
         }
     }
     for footprint in footprints {
         ctx.check()?;
-        if !found.contains(&footprint.rule) && footprint.matches(ctx, &others)? {
+        if !found.contains(&footprint.rule)
+            && footprint.is_visible(ctx)?
+            && footprint.may_match(ctx, matchers)?
+        {
             found.insert(footprint.rule);
         }
     }
@@ -165,15 +166,39 @@ fn add_rules(
 }
 
 impl Footprint {
-    fn matches(&self, ctx: &QueryContext, matchers: &[&Matcher]) -> Result<bool> {
+    /// Returns the value of a label, or `None` if the footprint does not have it.
+    fn get(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.labels.iter().find(|(label, _)| **label == *name)?;
+        Some(value)
+    }
+
+    /// Returns `true` if a series with this footprint may pass `matchers`, apart from those of the
+    /// metric name.
+    fn may_match(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<bool> {
         for matcher in matchers {
-            let value = self
-                .labels
-                .iter()
-                .find(|(label, _)| **label == *matcher.name());
-            if let Some((_, value)) = value
+            if matcher.name() == METRIC_NAME {
+                continue;
+            }
+            if let Some(value) = self.get(matcher.name())
                 && !matcher.matches_in(ctx, value)?
             {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns `true` if the request may read each series with this footprint. A label that the
+    /// footprint does not have may be that of another tenant.
+    fn is_visible(&self, ctx: &ReadContext) -> Result<bool> {
+        for matcher in ctx.restriction() {
+            if matcher.name() == METRIC_NAME {
+                continue;
+            }
+            let Some(value) = self.get(matcher.name()) else {
+                return Ok(false);
+            };
+            if !matcher.matches_in(ctx, value)? {
                 return Ok(false);
             }
         }
@@ -194,7 +219,7 @@ mod tests {
 
     fn matching(footprints: &Footprints, matchers: &[Matcher]) -> Vec<u16> {
         footprints
-            .matching(&QueryContext::unbounded(), matchers)
+            .matching(&ReadContext::unbounded(), matchers)
             .unwrap()
     }
 
@@ -214,7 +239,7 @@ mod tests {
         for i in 0..1000 {
             note_one(i);
         }
-        let interrupted = QueryContext::unbounded();
+        let interrupted = ReadContext::unbounded();
         interrupted.interrupt(Interrupt::Canceled);
         for matchers in [vec![], vec![Matcher::equal("__name__", "7")]] {
             assert!(footprints.matching(&interrupted, &matchers).is_err());
@@ -224,6 +249,34 @@ mod tests {
         assert_eq!(
             (read.n_total, footprints.state.lock().n_total),
             (1000, 1001)
+        );
+    }
+
+    /// A tenant used the series that a rule dropped for another one.
+    #[test]
+    fn a_tenant_uses_only_footprints_that_it_may_read() {
+        let footprints = Footprints::default();
+        let up = |team| [("__name__", "up"), ("job", "x"), ("team", team)];
+        note(&footprints, 0, &["job", "team"], &up("a"));
+        note(&footprints, 1, &["job", "team"], &up("b"));
+        note(&footprints, 2, &["job"], &up("a"));
+        let check = |restriction: Matcher, expect: &[u16]| {
+            let ctx = ReadContext::restricted(QueryContext::unbounded(), [restriction].into());
+            let used = footprints.matching(&ctx, &[Matcher::equal("__name__", "up")]);
+            assert_eq!(used.unwrap(), expect, "{:?}", ctx.restriction());
+        };
+        check(Matcher::equal("team", "a"), &[0]);
+        check(Matcher::equal("team", "c"), &[]);
+        check(
+            Matcher::new(MatchOp::Regexp, "team", "a|b").unwrap(),
+            &[0, 1],
+        );
+        check(Matcher::new(MatchOp::NotEqual, "team", "a").unwrap(), &[1]);
+        check(Matcher::equal("__name__", "down"), &[]);
+        check(Matcher::equal("__name__", "up"), &[0, 1, 2]);
+        assert_eq!(
+            matching(&footprints, &[Matcher::equal("__name__", "up")]),
+            [0, 1, 2]
         );
     }
 

@@ -231,7 +231,7 @@ impl<'a> Write<'a> {
     fn relabel(&self, labels: Labels, is_cacheable: bool, purpose: Purpose) -> Resolved {
         let relabeling = &self.settings.relabeling;
         let mut relabel_rules = Vec::new();
-        let labels = match relabeling.relabeling.apply(labels, &mut relabel_rules) {
+        let labels = match relabeling.apply(labels, &mut relabel_rules) {
             Err(invalid) => {
                 return Resolved::Route(Route::Rejected(label_set::reason(&invalid)));
             }

@@ -37,7 +37,7 @@ fn select(fixture: &Fixture, matchers: &[Matcher]) -> Vec<String> {
     };
     let used = fixture
         .receiver
-        .note_use(&QueryContext::unbounded(), matchers, by)
+        .note_use(&ReadContext::unbounded(), matchers, by)
         .unwrap();
     used.into_iter().map(|rule| rule.name).collect()
 }
@@ -192,7 +192,7 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     let dropping_for = |matcher| {
         fixture
             .receiver
-            .relabel_rules_dropping(&QueryContext::unbounded(), &[matcher])
+            .relabel_rules_dropping(&ReadContext::unbounded(), &[matcher])
             .unwrap()
     };
     let dropping = || dropping_for(Matcher::equal("__name__", "up"));
@@ -237,4 +237,69 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
         1,
         "one label set, which was resolved four times"
     );
+}
+
+/// A rule that dropped the series of one tenant was disabled by a query of another one, whose
+/// result is empty with and without the rule.
+#[test]
+fn a_query_of_a_tenant_disables_only_rules_that_drop_its_series() {
+    let fixture = Fixture::new(Limits::for_tests());
+    set(&fixture, vec![drop_job("a")]);
+    fixture
+        .receiver
+        .set_tenant_label_names(&["team".to_owned()]);
+    let write = |team: &str, t: i64| {
+        let sent = series(
+            &[("__name__", "up"), ("job", "a"), ("team", team)],
+            &[(T + t, 1.0)],
+        );
+        fixture.write(&[sent]).unwrap().stored.total
+    };
+    let query_of = |team: &str| {
+        let ctx = ReadContext::restricted(
+            varve_context::QueryContext::unbounded(),
+            [Matcher::equal("team", team)].into(),
+        );
+        let by = || DisabledByUse {
+            at_ms: T,
+            selector: "up".to_owned(),
+            who: "test".to_owned(),
+        };
+        let used = fixture
+            .receiver
+            .note_use(&ctx, &[Matcher::equal("__name__", "up")], by);
+        used.unwrap().len()
+    };
+    assert_eq!((write("b", 0), query_of("a")), (0, 0));
+    assert_eq!(write("b", 1), 0, "the rule stays enabled");
+    assert_eq!((query_of("b"), write("b", 2)), (1, 1));
+}
+
+#[test]
+fn labels_of_new_tenants_are_remembered_from_the_next_sample_on() {
+    let fixture = Fixture::new(Limits::for_tests());
+    set(&fixture, vec![drop_job("a")]);
+    fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
+    let uses = || {
+        let ctx = ReadContext::restricted(
+            varve_context::QueryContext::unbounded(),
+            [Matcher::equal("team", "")].into(),
+        );
+        let used = fixture
+            .receiver
+            .note_use(&ctx, &[Matcher::equal("__name__", "up")], || {
+                DisabledByUse {
+                    at_ms: T,
+                    selector: "up".to_owned(),
+                    who: "test".to_owned(),
+                }
+            });
+        used.unwrap().len()
+    };
+    assert_eq!(uses(), 0, "nobody knows whose series was dropped");
+    fixture
+        .receiver
+        .set_tenant_label_names(&["team".to_owned()]);
+    fixture.write(&[up("a", &[(T + 1, 1.0)])]).unwrap();
+    assert_eq!(uses(), 1);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use varve_context::{Charge, QueryContext};
 use varve_model::labels::{LabelsError, METRIC_NAME};
 use varve_model::{Labels, MatchOp, Matcher};
+use varve_tsdb::ReadContext;
 
 use super::attribution::Attributions;
 use super::builder::Builder;
@@ -121,7 +122,7 @@ impl Relabeling {
     /// # Errors
     /// If the result is not a valid label set.
     pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, LabelsError> {
-        self.apply(labels.clone(), &mut Vec::new())
+        self.apply(labels.clone(), &[], &mut Vec::new())
     }
 
     /// Returns the effect of the rules on a label set for a request, without any side effect. The
@@ -193,7 +194,7 @@ impl Relabeling {
     /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn note_use(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         by: impl Fn() -> DisabledByUse,
     ) -> varve_tsdb::Result<Vec<UsedRelabelRule>> {
@@ -221,7 +222,7 @@ impl Relabeling {
     /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn dropping(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
     ) -> varve_tsdb::Result<Vec<DroppingRelabelRule>> {
         if self.rules.is_empty() || !names_metrics(matchers) {
@@ -253,10 +254,12 @@ impl Relabeling {
     }
 
     /// Like [`Relabeling::relabel`]. Stores in `matched` the indexes of the rules that changed or
-    /// dropped the label set, or would have.
-    pub(crate) fn apply(
+    /// dropped the label set, or would have. The footprint of a dropped one has the labels
+    /// `tenant_label_names` as well.
+    fn apply(
         &self,
         labels: Labels,
+        tenant_label_names: &[String],
         matched: &mut Vec<u16>,
     ) -> Result<Option<Labels>, LabelsError> {
         matched.clear();
@@ -270,11 +273,15 @@ impl Relabeling {
                 Effect::Drops => {
                     matched.push(idx);
                     let is_enforced = rule.state() == RelabelRuleState::Enforce;
+                    let of_tenants = tenant_label_names
+                        .iter()
+                        .map(String::as_str)
+                        .filter(|name| !rule.compared_labels().any(|compared| compared == *name));
+                    let names = rule.compared_labels().chain(of_tenants);
                     if rule.config.disable_on_use {
-                        self.dropped.note(idx, rule.compared_labels(), &builder);
+                        self.dropped.note(idx, names, &builder);
                     } else if is_enforced {
-                        self.dropped_by_others
-                            .note(idx, rule.compared_labels(), &builder);
+                        self.dropped_by_others.note(idx, names, &builder);
                     }
                     if is_enforced {
                         return Ok(None);
@@ -311,6 +318,8 @@ fn names_metrics(matchers: &[Matcher]) -> bool {
 pub(crate) struct ActiveRelabeling {
     pub(crate) relabeling: Arc<Relabeling>,
     pub(crate) attributions: Arc<Attributions>,
+    /// The labels that matchers of tenants name, which footprints have.
+    pub(crate) tenant_label_names: Arc<[String]>,
     /// Number of changes of the rules.
     pub(crate) generation: u32,
 }
@@ -320,8 +329,36 @@ impl ActiveRelabeling {
         Self {
             attributions: Arc::new(Attributions::new(relabeling.rules.len())),
             relabeling: Arc::new(relabeling),
+            tenant_label_names: Arc::default(),
             generation,
         }
+    }
+
+    /// Returns other rules in a new generation.
+    pub(crate) fn with_rules(&self, relabeling: Relabeling) -> Self {
+        Self {
+            tenant_label_names: Arc::clone(&self.tenant_label_names),
+            ..Self::new(relabeling, self.generation.wrapping_add(1))
+        }
+    }
+
+    /// Returns the same rules in a new generation, whose footprints have other labels of tenants.
+    pub(crate) fn with_tenant_label_names(&self, names: &[String]) -> Self {
+        Self {
+            tenant_label_names: names.into(),
+            ..self.next_generation()
+        }
+    }
+
+    /// Applies the rules as [`Relabeling::relabel`] does. Stores in `matched` the indexes of the
+    /// rules that changed or dropped the label set, or would have.
+    pub(crate) fn apply(
+        &self,
+        labels: Labels,
+        matched: &mut Vec<u16>,
+    ) -> Result<Option<Labels>, LabelsError> {
+        self.relabeling
+            .apply(labels, &self.tenant_label_names, matched)
     }
 
     /// Returns the same rules in a new generation, after some were disabled or enabled, which makes
@@ -332,6 +369,7 @@ impl ActiveRelabeling {
         Self {
             relabeling: Arc::clone(&self.relabeling),
             attributions: Arc::clone(&self.attributions),
+            tenant_label_names: Arc::clone(&self.tenant_label_names),
             generation,
         }
     }

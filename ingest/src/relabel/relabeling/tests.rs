@@ -41,19 +41,19 @@ fn a_rule_in_dry_run_counts_and_changes_nothing() {
     let mut matched = Vec::new();
     let up = labels(&[("__name__", "up"), ("job", "x")]);
     assert_eq!(
-        (rules.apply(up.clone(), &mut matched), &matched[..]),
+        (rules.apply(up.clone(), &[], &mut matched), &matched[..]),
         (Ok(Some(up)), &[0, 1][..])
     );
     assert_eq!(
         (
-            rules.apply(labels(&[("__name__", "down")]), &mut matched),
+            rules.apply(labels(&[("__name__", "down")]), &[], &mut matched),
             &matched[..]
         ),
         (Ok(None), &[1, 2][..])
     );
     let other = labels(&[("__name__", "x"), ("job", "other")]);
     assert_eq!(
-        (rules.apply(other.clone(), &mut matched), &matched[..]),
+        (rules.apply(other.clone(), &[], &mut matched), &matched[..]),
         (Ok(Some(other)), &[][..])
     );
 }

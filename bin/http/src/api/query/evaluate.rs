@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use varve_advise::usage::Requester;
-use varve_context::QueryContext;
 use varve_env::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
@@ -255,7 +254,7 @@ impl Job for QueryJob {
 }
 
 /// Records the uses of a query in the store.
-type RecordUses = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
+type RecordUses = fn(&Store, &ReadContext, &Requester, &[SelectorUse]);
 
 /// Evaluates a query, which may be parsed already, and records its uses with `record_uses`.
 /// Returns the result and its infos.
