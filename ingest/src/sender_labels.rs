@@ -5,7 +5,7 @@
 //! deduplication and relabeling, and again after relabeling. The routes of such requests have keys
 //! of their own in the route cache, as the same label set leads to other series.
 
-use varve_model::Labels;
+use varve_model::{Labels, TenantLabels};
 
 use crate::batch::{RouteHasher, RouteKey};
 use crate::sources::remote_write::LabelPairs;
@@ -99,18 +99,15 @@ impl<'a> SenderLabels<'a> {
         }
     }
 
-    /// Prints the forced labels. Returns an empty string without any.
-    pub(crate) fn print(&self) -> String {
-        let labels: Vec<_> = self
-            .forced
-            .iter()
-            .map(|(name, value)| format!("{name}={value:?}"))
-            .collect();
-        if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(", "))
+    /// Returns the tenant of the sender: that of its token, and that of a router.
+    pub(crate) fn tenant(&self) -> TenantLabels {
+        let mut labels = self.forced.to_vec();
+        if let Some((name, value)) = self.added
+            && !labels.iter().any(|(forced, _)| forced == name)
+        {
+            labels.insert(0, (name.to_owned(), value.to_owned()));
         }
+        TenantLabels::new(&labels)
     }
 
     /// Returns the labels of a series with the forced labels.

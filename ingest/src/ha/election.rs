@@ -8,10 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::cluster_name::ClusterName;
 use crate::limits::CLUSTERS_MAX;
 
-/// Maximum bytes of the name of a cluster or replica.
-pub(super) const NAME_SIZE_MAX: usize = 256;
 /// Maximum number of remembered standbys of a cluster. The most recent ones are remembered.
 const STANDBYS_MAX: usize = 8;
 /// Minimum silence of a cluster before a new cluster may evict it.
@@ -66,7 +65,7 @@ pub struct HaReplica {
 /// The clusters.
 #[derive(Debug, Default)]
 pub(super) struct Election {
-    clusters: BTreeMap<Box<str>, Cluster>,
+    clusters: BTreeMap<ClusterName, Cluster>,
     /// Number of changes of what is persisted: new clusters and changes of a leader.
     n_persisted_changes: u64,
 }
@@ -86,7 +85,7 @@ impl Election {
     /// Decides about a request of a replica, and records the time of the request.
     pub(super) fn decide(
         &mut self,
-        cluster: &str,
+        cluster: &ClusterName,
         replica: &str,
         now: Moment,
         timeout: Duration,
@@ -108,7 +107,7 @@ impl Election {
     }
 
     /// Adds a cluster led by `replica`.
-    fn add(&mut self, cluster: &str, replica: &str, now: Moment) -> Decision {
+    fn add(&mut self, cluster: &ClusterName, replica: &str, now: Moment) -> Decision {
         if self.clusters.len() >= CLUSTERS_MAX && !self.evict(now) {
             return Decision::TooManyClusters;
         }
@@ -116,7 +115,7 @@ impl Election {
             heard: now.since_start,
             ..Cluster::restored(replica.into(), now.wall_ms, 0)
         };
-        self.clusters.insert(cluster.into(), added);
+        self.clusters.insert(cluster.clone(), added);
         self.n_persisted_changes += 1;
         Decision::Leader
     }
@@ -138,7 +137,7 @@ impl Election {
     }
 
     /// Counts samples of standbys.
-    pub(super) fn count_deduplicated(&mut self, cluster: &str, n_samples: u64) {
+    pub(super) fn count_deduplicated(&mut self, cluster: &ClusterName, n_samples: u64) {
         if let Some(cluster) = self.clusters.get_mut(cluster) {
             cluster.samples_deduplicated += n_samples;
         }
@@ -155,11 +154,11 @@ impl Election {
     ) -> impl DoubleEndedIterator<Item = (&str, &Cluster)> + ExactSizeIterator {
         self.clusters
             .iter()
-            .map(|(name, cluster)| (&**name, cluster))
+            .map(|(name, cluster)| (name.as_str(), cluster))
     }
 
     /// Adds a persisted cluster.
-    pub(super) fn restore(&mut self, cluster: Box<str>, restored: Cluster) {
+    pub(super) fn restore(&mut self, cluster: ClusterName, restored: Cluster) {
         self.clusters.insert(cluster, restored);
     }
 
@@ -235,6 +234,10 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
+    fn named(name: &str) -> ClusterName {
+        ClusterName::persisted(name)
+    }
+
     fn at(seconds: u64) -> Moment {
         Moment {
             since_start: Duration::from_secs(seconds),
@@ -246,7 +249,7 @@ mod tests {
     fn check(election: &mut Election, requests: &[(u64, &str, Decision)]) {
         for &(seconds, replica, expect) in requests {
             assert_eq!(
-                election.decide("c", replica, at(seconds), TIMEOUT),
+                election.decide(&named("c"), replica, at(seconds), TIMEOUT),
                 expect,
                 "{replica} at {seconds}"
             );
@@ -315,11 +318,11 @@ mod tests {
     #[test]
     fn clusters_are_independent_and_samples_are_counted() {
         let mut election = Election::default();
-        assert_eq!(election.decide("c", "a", at(0), TIMEOUT), Leader);
-        assert_eq!(election.decide("d", "b", at(0), TIMEOUT), Leader);
-        assert_eq!(election.decide("d", "a", at(0), TIMEOUT), Standby);
-        election.count_deduplicated("d", 5);
-        election.count_deduplicated("unknown", 5);
+        assert_eq!(election.decide(&named("c"), "a", at(0), TIMEOUT), Leader);
+        assert_eq!(election.decide(&named("d"), "b", at(0), TIMEOUT), Leader);
+        assert_eq!(election.decide(&named("d"), "a", at(0), TIMEOUT), Standby);
+        election.count_deduplicated(&named("d"), 5);
+        election.count_deduplicated(&named("unknown"), 5);
         let counts: Vec<_> = election
             .clusters(at(0))
             .iter()
@@ -331,7 +334,7 @@ mod tests {
     #[test]
     fn a_persisted_leader_has_the_whole_timeout_to_be_heard() {
         let mut election = Election::default();
-        election.restore("c".into(), Cluster::restored("a".into(), 7, 3));
+        election.restore(named("c"), Cluster::restored("a".into(), 7, 3));
         check(&mut election, &[(29, "b", Standby), (30, "b", Leader)]);
         assert_eq!(election.clusters(at(30))[0].n_changes, 4);
     }
@@ -341,17 +344,23 @@ mod tests {
         let mut election = Election::default();
         for i in 0..CLUSTERS_MAX {
             assert_eq!(
-                election.decide(&format!("c{i}"), "a", at(i as u64), TIMEOUT),
+                election.decide(&named(&format!("c{i}")), "a", at(i as u64), TIMEOUT),
                 Leader
             );
         }
         assert_eq!(
-            election.decide("new", "a", at(3_599), TIMEOUT),
+            election.decide(&named("new"), "a", at(3_599), TIMEOUT),
             TooManyClusters
         );
-        assert_eq!(election.decide("c1", "a", at(3_599), TIMEOUT), Leader);
+        assert_eq!(
+            election.decide(&named("c1"), "a", at(3_599), TIMEOUT),
+            Leader
+        );
         // Silent for an hour.
-        assert_eq!(election.decide("new", "a", at(3_600), TIMEOUT), Leader);
+        assert_eq!(
+            election.decide(&named("new"), "a", at(3_600), TIMEOUT),
+            Leader
+        );
         assert_eq!(
             (
                 election.iter().len(),
@@ -361,7 +370,7 @@ mod tests {
         );
         for i in 0..100 {
             assert_eq!(
-                election.decide("new", &format!("r{i}"), at(3_601), TIMEOUT),
+                election.decide(&named("new"), &format!("r{i}"), at(3_601), TIMEOUT),
                 Standby
             );
         }

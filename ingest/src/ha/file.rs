@@ -2,7 +2,8 @@
 
 use varve_env::StateFile;
 
-use super::election::{Cluster, Election, NAME_SIZE_MAX};
+use super::cluster_name::{ClusterName, NAME_SIZE_MAX};
+use super::election::{Cluster, Election};
 use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::{Cursor, put_string};
 
@@ -43,7 +44,7 @@ pub(super) fn decode(payload: &[u8]) -> Option<Election> {
         let since_ms = i64::from_le_bytes(cursor.bytes()?);
         let n_changes = u64::from_le_bytes(cursor.bytes()?);
         election.restore(
-            name.into(),
+            ClusterName::persisted(name),
             Cluster::restored(leader.into(), since_ms, n_changes),
         );
     }
@@ -62,9 +63,12 @@ mod tests {
 
     fn election() -> Election {
         let mut election = Election::default();
-        election.restore("a".into(), Cluster::restored("r1".into(), -1, 0));
         election.restore(
-            "é".repeat(128).into(),
+            ClusterName::persisted("a"),
+            Cluster::restored("r1".into(), -1, 0),
+        );
+        election.restore(
+            ClusterName::persisted(&"é".repeat(128)),
             Cluster::restored("r2".into(), 1_700_000_000_000, u64::MAX),
         );
         election
@@ -83,7 +87,7 @@ mod tests {
     fn the_format_page_shows_the_written_bytes() {
         let mut election = Election::default();
         election.restore(
-            "eu".into(),
+            ClusterName::persisted("eu"),
             Cluster::restored("r1".into(), 1_763_683_200_000, 4),
         );
         let payload = encode(&election);
@@ -112,7 +116,7 @@ mod tests {
         ) {
             let mut election = Election::default();
             for (name, (leader, since_ms, n_changes)) in clusters {
-                election.restore(name.into(), Cluster::restored(leader.into(), since_ms, n_changes));
+                election.restore(ClusterName::persisted(&name), Cluster::restored(leader.into(), since_ms, n_changes));
             }
             let mut payload = encode(&election);
             prop_assert_eq!(contents(&decode(&payload).unwrap()), contents(&election));

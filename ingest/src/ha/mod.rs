@@ -2,7 +2,8 @@
 //! of them are stored.
 //!
 //! The servers of a pair have the same value of one external label, the cluster, and different
-//! values of another, the replica. Pairs of senders with different forced labels are independent.
+//! values of another, the replica. Pairs of different tenants are independent (`cluster_name`): of
+//! tokens with other forced labels, and of other tenants of a router.
 //! In each cluster one replica leads (`election`). Its series are stored without the replica label.
 //! Series of the other replicas are deduplicated, and their senders get a successful response. The
 //! leaders are persisted (`file`).
@@ -22,23 +23,24 @@
 //! Threads: one lock, held for a look-up, and for writing a small file when the leader changes.
 //! Crash: the old file or the new one.
 
+mod cluster_name;
 mod election;
 mod file;
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use varve_env::{Clock, Error, Fs, StateFileError, SystemClock};
-use varve_model::{Labels, RejectionReason};
+use varve_model::{Labels, RejectionReason, TenantLabels};
 
 use crate::batch::RouteHasher;
 use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::PersistedState;
 use crate::sender_labels::SenderLabels;
-use election::{Decision, Election, Moment, NAME_SIZE_MAX};
+use cluster_name::{ClusterName, NAME_SIZE_MAX};
+use election::{Decision, Election, Moment};
 
 pub use election::{HaCluster, HaReplica};
 
@@ -100,21 +102,21 @@ impl Elections {
         file.save(|| file::encode(election))
     }
 
-    fn decide(&self, member: Member<'_>, timeout: Duration) -> Decision {
+    fn decide(&self, cluster: &ClusterName, replica: &str, timeout: Duration) -> Decision {
         let State { election, file } = &mut *self.state.lock();
         let n_changes = election.n_persisted_changes();
-        let decision = election.decide(member.cluster, member.replica, self.now(), timeout);
+        let decision = election.decide(cluster, replica, self.now(), timeout);
         if election.n_persisted_changes() != n_changes {
             file.write(&file::encode(election));
         }
         decision
     }
 
-    fn count_deduplicated(&self, member: Member<'_>, n_samples: u64) {
+    fn count_deduplicated(&self, cluster: &ClusterName, n_samples: u64) {
         self.state
             .lock()
             .election
-            .count_deduplicated(member.cluster, n_samples);
+            .count_deduplicated(cluster, n_samples);
     }
 
     fn now(&self) -> Moment {
@@ -145,9 +147,7 @@ pub(crate) struct HaContext<'a> {
     ha: Option<Arc<Ha>>,
     own: Option<(Member<'a>, Decision)>,
     salt: u32,
-    /// The forced labels of the sender, printed: the end of the names of its clusters. Empty
-    /// without any.
-    tenant: String,
+    tenant: TenantLabels,
 }
 
 /// The decision about a series.
@@ -160,17 +160,6 @@ pub(crate) enum Deduplication {
     Standby,
     /// There are too many clusters.
     Reject(RejectionReason),
-}
-
-impl<'a> Member<'a> {
-    /// Returns the name of the cluster in the elections: pairs of different tenants are independent.
-    fn cluster_of_tenant(&self, tenant: &str) -> Cow<'a, str> {
-        if tenant.is_empty() {
-            Cow::Borrowed(self.cluster)
-        } else {
-            Cow::Owned(format!("{}{tenant}", self.cluster))
-        }
-    }
 }
 
 impl Ha {
@@ -199,32 +188,17 @@ impl Ha {
         })
     }
 
-    /// Returns the server that sent a series as [`Ha::member`] does, or `None` if the name of the
-    /// cluster, which ends with the tenant, is too long.
-    fn member_of_tenant<'a>(
-        &self,
-        labels: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        tenant: &str,
-    ) -> Option<Member<'a>> {
-        let member = self.member(labels)?;
-        (member.cluster.len() + tenant.len() <= NAME_SIZE_MAX).then_some(member)
+    /// Decides about a server of a tenant. Returns `None` if the name of its cluster is too long.
+    fn decide(&self, member: Member<'_>, tenant: &TenantLabels) -> Option<Decision> {
+        let cluster = ClusterName::new(member.cluster, tenant)?;
+        let timeout = self.settings.failover_timeout;
+        Some(self.elections.decide(&cluster, member.replica, timeout))
     }
 
-    fn decide(&self, member: Member<'_>, tenant: &str) -> Decision {
-        let member = Member {
-            cluster: &member.cluster_of_tenant(tenant),
-            ..member
-        };
-        self.elections
-            .decide(member, self.settings.failover_timeout)
-    }
-
-    fn count_deduplicated(&self, member: Member<'_>, tenant: &str, n_samples: u64) {
-        let member = Member {
-            cluster: &member.cluster_of_tenant(tenant),
-            ..member
-        };
-        self.elections.count_deduplicated(member, n_samples);
+    fn count_deduplicated(&self, member: Member<'_>, tenant: &TenantLabels, n_samples: u64) {
+        if let Some(cluster) = ClusterName::new(member.cluster, tenant) {
+            self.elections.count_deduplicated(&cluster, n_samples);
+        }
     }
 
     /// Returns the salt of the routes of a server under these settings. Two servers with the same
@@ -257,9 +231,9 @@ impl<'a> HaContext<'a> {
         let Some(ha) = ha else {
             return Self::none();
         };
-        let tenant = sender_labels.print();
-        let member = first_labels.and_then(|labels| ha.member_of_tenant(labels, &tenant));
-        let own = member.map(|member| (member, ha.decide(member, &tenant)));
+        let tenant = sender_labels.tenant();
+        let member = first_labels.and_then(|labels| ha.member(labels));
+        let own = member.and_then(|member| Some((member, ha.decide(member, &tenant)?)));
         Self {
             salt: ha.salt(member, hasher),
             own,
@@ -274,7 +248,7 @@ impl<'a> HaContext<'a> {
             ha: None,
             own: None,
             salt: 0,
-            tenant: String::new(),
+            tenant: TenantLabels::default(),
         }
     }
 
@@ -304,9 +278,7 @@ impl<'a> HaContext<'a> {
         labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     ) -> bool {
         match (&self.ha, self.own) {
-            (Some(ha), Some((member, Decision::Standby))) => {
-                ha.member_of_tenant(labels, &self.tenant) == Some(member)
-            }
+            (Some(ha), Some((member, Decision::Standby))) => ha.member(labels) == Some(member),
             _ => false,
         }
     }
@@ -322,16 +294,20 @@ impl<'a> HaContext<'a> {
         let pairs = labels
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let Some(member) = ha.member_of_tenant(pairs, &self.tenant) else {
+        let member = ha.member(pairs);
+        let decided = match (member, self.own) {
+            (Some(member), Some((own, decision))) if own == member => Some((decision, true)),
+            (Some(member), _) => ha
+                .decide(member, &self.tenant)
+                .map(|decision| (decision, false)),
+            (None, _) => None,
+        };
+        let Some((decision, is_cacheable)) = decided else {
             // Only series of the sending server are cached under its salt.
             return Deduplication::Store {
                 labels,
                 is_cacheable: self.own.is_none(),
             };
-        };
-        let (decision, is_cacheable) = match self.own {
-            Some((own, decision)) if own == member => (decision, true),
-            _ => (ha.decide(member, &self.tenant), false),
         };
         match decision {
             Decision::Leader => {
@@ -355,7 +331,7 @@ impl<'a> HaContext<'a> {
         n_samples: u64,
     ) {
         if let Some(ha) = &self.ha
-            && let Some(member) = ha.member_of_tenant(labels, &self.tenant)
+            && let Some(member) = ha.member(labels)
         {
             ha.count_deduplicated(member, &self.tenant, n_samples);
         }

@@ -29,21 +29,24 @@ fn a_leader_is_on_disk_before_its_decision_returns() {
     let (elections, found) = open(&fs);
     assert_eq!(found, Ok(()));
     assert_eq!(
-        elections.decide(member("c", "a"), TIMEOUT),
+        elections.decide(&ClusterName::persisted("c"), "a", TIMEOUT),
         Decision::Leader
     );
     assert_eq!(
-        elections.decide(member("c", "b"), TIMEOUT),
+        elections.decide(&ClusterName::persisted("c"), "b", TIMEOUT),
         Decision::Standby
     );
     let (after, _) = open(&fs.crash(PowerCut::LosesAll));
     assert_eq!(leaders(&after), [("c".to_owned(), "a".to_owned())]);
     // Being heard first after a start does not make a leader.
-    assert_eq!(after.decide(member("c", "b"), TIMEOUT), Decision::Standby);
+    assert_eq!(
+        after.decide(&ClusterName::persisted("c"), "b", TIMEOUT),
+        Decision::Standby
+    );
     // A known leader causes no write.
     let n_operations = fs.n_operations();
     assert_eq!(
-        elections.decide(member("c", "a"), TIMEOUT),
+        elections.decide(&ClusterName::persisted("c"), "a", TIMEOUT),
         Decision::Leader
     );
     assert_eq!(fs.n_operations(), n_operations);
@@ -55,12 +58,12 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
         let (elections, found) = open(fs);
         assert_eq!(found, Ok(()));
         assert_eq!(
-            elections.decide(member("c", "a"), TIMEOUT),
+            elections.decide(&ClusterName::persisted("c"), "a", TIMEOUT),
             Decision::Leader
         );
         // With a timeout of zero the other replica takes over at once.
         assert_eq!(
-            elections.decide(member("c", "b"), Duration::ZERO),
+            elections.decide(&ClusterName::persisted("c"), "b", Duration::ZERO),
             Decision::Leader
         );
         elections

@@ -307,3 +307,39 @@ fn tenants_with_the_same_cluster_have_pairs_of_their_own() {
         expect.map(|(cluster, leader, n)| (cluster.to_owned(), leader.to_owned(), n))
     );
 }
+
+/// Two tenants of a router that used the same names were one pair, and a sender without tenant
+/// could take part in the pair of a tenant.
+#[test]
+fn neither_a_router_nor_a_name_mixes_the_pairs_of_tenants() {
+    let pairs = Pairs::new();
+    let routed = |tenant: &str, replica, t| {
+        let tenant_field = [&[0x12, tenant.len() as u8], tenant.as_bytes()].concat();
+        let message = [request(&[of("c", replica, t)]), tenant_field].concat();
+        let written = pairs
+            .fixture
+            .receiver
+            .write_routed(&Origin::default(), "tenant_id", &message, |body, _| {
+                Ok(body)
+            })
+            .unwrap();
+        (written.stored.total, written.deduplicated.total)
+    };
+    assert_eq!((routed("s", "a", 0), routed("s", "b", 1)), ((1, 0), (0, 1)));
+    assert_eq!((routed("t", "b", 2), routed("t", "a", 3)), ((1, 0), (0, 1)));
+    assert_eq!(pairs.write(&[of(r#"c{tenant_id="s"}"#, "b", 4)]), (1, 0));
+    let clusters: Vec<_> = pairs
+        .elections
+        .clusters()
+        .into_iter()
+        .map(|cluster| cluster.cluster)
+        .collect();
+    assert_eq!(
+        clusters,
+        [
+            r#"c{tenant_id="s"}"#,
+            r#"c{tenant_id="s"}{}"#,
+            r#"c{tenant_id="t"}"#
+        ]
+    );
+}
