@@ -281,3 +281,33 @@ fn remote_reads_have_their_own_gate() {
         "{metrics}"
     );
 }
+
+/// Only `=` with the value of the external label was right.
+#[test]
+fn matchers_on_external_labels_apply_to_the_labels_of_the_response() {
+    let config = ConfigFile::new("global: {external_labels: {role: far}}");
+    let server = server_with_data(&[&config.flag()]);
+    let n_frames = |kind, value: &str| {
+        let selecting = Query {
+            matchers: [query(0, "__name__", "up"), query(kind, "role", value)]
+                .map(|query| query.matchers)
+                .concat(),
+            ..query(0, "", "")
+        };
+        let answer = read(server.http(), vec![selecting], &[STREAMED]).expect_status(200);
+        frames(&answer.body).len()
+    };
+    let all = n_frames(0, "far");
+    assert!(all > 0);
+    for (kind, value, is_found) in [
+        (0, "", false),
+        (1, "far", false),
+        (1, "", true),
+        (2, "fa.*", true),
+        (3, "fa.*", false),
+        (3, "ne.*|", true),
+    ] {
+        let expect = if is_found { all } else { 0 };
+        assert_eq!(n_frames(kind, value), expect, "{kind} {value:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::protobuf::messages;
 use varve_model::histogram::{Histogram, HistogramCounts};
-use varve_model::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
 use crate::prometheus::types::{Label, LabelMatcher, SpanMessage};
 
@@ -48,21 +48,12 @@ impl Query {
             .is_some_and(|hints| hints.func == "series")
     }
 
-    /// Returns the matchers. A matcher for the value of an external label selects series without
-    /// that label, because responses add it.
+    /// Returns the matchers.
     ///
     /// # Errors
     /// If a type is unknown, or a regex does not parse.
-    pub fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
-        let mut matchers = Vec::new();
-        for matcher in &self.matchers {
-            let is_external = external.get(&matcher.name) == Some(&matcher.value);
-            matchers.push(match matcher.op() {
-                Some(MatchOp::Equal) if is_external => Matcher::equal(&matcher.name, ""),
-                _ => matcher.parse()?,
-            });
-        }
-        Ok(matchers)
+    pub fn parsed_matchers(&self) -> Result<Vec<Matcher>, String> {
+        self.matchers.iter().map(LabelMatcher::parse).collect()
     }
 }
 
@@ -226,33 +217,17 @@ mod tests {
     }
 
     #[test]
-    fn a_matcher_for_an_external_label_selects_its_absence() {
-        let external = [("cluster".to_owned(), "c1".to_owned())].into();
-        let matcher = |kind, value: &str| LabelMatcher {
-            kind,
-            name: "cluster".into(),
-            value: value.into(),
-        };
+    fn a_matcher_of_an_unknown_type_is_invalid() {
         let query = Query {
-            matchers: vec![matcher(0, "c1"), matcher(0, "c2"), matcher(1, "c1")],
-            ..Query::default()
-        };
-        let texts: Vec<_> = query
-            .matchers(&external)
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            texts,
-            [r#"cluster="""#, r#"cluster="c2""#, r#"cluster!="c1""#]
-        );
-        let unknown = Query {
-            matchers: vec![matcher(7, "")],
+            matchers: vec![LabelMatcher {
+                kind: 7,
+                name: "cluster".into(),
+                value: String::new(),
+            }],
             ..Query::default()
         };
         assert_eq!(
-            unknown.matchers(&external).unwrap_err(),
+            query.parsed_matchers().unwrap_err(),
             "invalid matcher type 7"
         );
     }

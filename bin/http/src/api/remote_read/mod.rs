@@ -10,6 +10,8 @@
 //! about `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in
 //! Prometheus.
 
+mod shown_matchers;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
 use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
+use shown_matchers::ShownMatchers;
 use varve_wire::prometheus::remote_read::{
     ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels,
 };
@@ -169,27 +172,35 @@ impl Reader {
         query: &Query,
         mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<()>,
     ) -> Result<()> {
-        let matchers = query.matchers(&self.external).map_err(ApiError::bad_data)?;
+        let matchers = query.parsed_matchers().map_err(ApiError::bad_data)?;
         if matchers.is_empty() {
             // As in Prometheus, such a query selects nothing.
             return Ok(());
         }
+        let matchers = ShownMatchers::new(matchers, &self.external);
+        let stored = &matchers.stored;
         work.store
-            .note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
+            .note_selectors(&work.ctx, &self.who, std::slice::from_ref(stored));
         let mut columns = SampleColumns::default();
         let db = &work.store.db;
         let ctx = &work.ctx;
         if query.wants_labels_only() {
-            for series in db.select_labels(ctx, &matchers, query.range())? {
+            for series in db.select_labels(ctx, stored, query.range())? {
                 let series = series?;
+                if !matchers.match_shown(&work.ctx, series.labels())? {
+                    continue;
+                }
                 let mut charge = work.ctx.charge();
                 charge.grow(series.labels().size())?;
                 visit(work, series.labels(), &columns)?;
             }
             return Ok(());
         }
-        for series in db.select(ctx, &matchers, query.range())? {
+        for series in db.select(ctx, stored, query.range())? {
             let series = series?;
+            if !matchers.match_shown(&work.ctx, series.labels())? {
+                continue;
+            }
             columns.clear();
             series.read(&mut columns)?;
             // Charged twice: as columns, and as encoded bytes.
