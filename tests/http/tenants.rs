@@ -120,7 +120,11 @@ impl Fixture {
             .push(exemplar(&[("trace_id", &own)], 1.0, self.now_ms));
         all.push(series(&[("__name__", &own)], &times));
         let request = WriteRequest {
-            metadata: vec![family(&own, MetricType::Gauge, &own, "")],
+            metadata: vec![
+                family(&own, MetricType::Gauge, &own, ""),
+                // Both tenants describe it.
+                family("shared", MetricType::Gauge, &own, ""),
+            ],
             ..WriteRequest::new(all)
         };
         http.write(&request).expect_status(204);

@@ -1,7 +1,7 @@
 //! The end of a request: counts what was stored, stores the metadata, and returns the outcome to
 //! the sender.
 
-use varve_model::Rejection;
+use varve_model::{Rejection, TenantLabels};
 
 use super::metadata;
 use super::request::{Request, Write, Writer};
@@ -45,6 +45,7 @@ impl Write<'_> {
         };
         metadata::write(
             &self.receiver.db,
+            &TenantLabels::new(self.permit.labels),
             message,
             &batch.families,
             invalid_metadata,

@@ -1,7 +1,11 @@
 //! Stores the metadata of metric families.
 
-use varve_model::RejectionReason;
-use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};
+use std::borrow::Cow;
+
+use varve_model::metadata::{
+    FAMILY_KEY_SEPARATOR, Families, FamilyKey, METADATA_SIZE_MAX, Metadata,
+};
+use varve_model::{RejectionReason, TenantLabels};
 use varve_tsdb::Db;
 
 use crate::batch::FamilyEntry;
@@ -9,9 +13,10 @@ use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::Rejections;
 
-/// Stores the new metadata entries of a request. Adds invalid entries to `rejections`.
+/// Stores the new metadata entries of a request of a tenant. Adds invalid entries to `rejections`.
 pub(crate) fn write(
     db: &Db,
+    tenant: &TenantLabels,
     message: &[u8],
     entries: &[FamilyEntry],
     rejections: &mut Rejections,
@@ -23,11 +28,11 @@ pub(crate) fn write(
     for entry in entries {
         if known
             .as_ref()
-            .is_some_and(|known| is_known(message, entry, known))
+            .is_some_and(|known| is_known(message, tenant, entry, known))
         {
             continue;
         }
-        match parse(message, entry) {
+        match parse(message, tenant, entry) {
             Ok(family) => families.push(family),
             Err(invalid) => rejections.add(RejectionReason::InvalidMetadata, 1, 0, || invalid),
         }
@@ -37,13 +42,16 @@ pub(crate) fn write(
     if families.is_empty() {
         return Ok(());
     }
+    let families = families
+        .iter()
+        .map(|(key, metadata)| (&**key, metadata.clone()));
     Ok(db.set_metadata(families)?)
 }
 
-fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
+fn is_known(message: &[u8], tenant: &TenantLabels, entry: &FamilyEntry, known: &Families) -> bool {
     let known = std::str::from_utf8(entry.name.slice(message))
         .ok()
-        .and_then(|name| known.get(name));
+        .and_then(|name| known.get(&*FamilyKey::text(name, tenant)));
     known.is_some_and(|known| {
         let Metadata { kind, help, unit } = &**known;
         kind == entry.kind.name()
@@ -56,7 +64,11 @@ fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
 ///
 /// # Errors
 /// A description of the invalid entry.
-fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadata), String> {
+fn parse<'a>(
+    message: &'a [u8],
+    tenant: &TenantLabels,
+    entry: &FamilyEntry,
+) -> Result<(Cow<'a, str>, Metadata), String> {
     let name = entry.name.slice(message);
     let string = |what: &str, bytes: &'a [u8]| {
         std::str::from_utf8(bytes).map_err(|_| format!("{:?}: {what} is not UTF-8", excerpt(name)))
@@ -64,10 +76,14 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
     if name.is_empty() {
         return Err("an entry without metric family name".to_owned());
     }
+    let key = FamilyKey::text(string("name", name)?, tenant);
+    if name.contains(&(FAMILY_KEY_SEPARATOR as u8)) {
+        return Err(format!("{:?}: the name contains NUL", excerpt(name)));
+    }
     let kind = entry.kind.name();
     let help = entry.help.slice(message);
     let unit = entry.unit.slice(message);
-    let size = name.len() + kind.len() + help.len() + unit.len();
+    let size = key.len() + kind.len() + help.len() + unit.len();
     if size > METADATA_SIZE_MAX {
         return Err(format!(
             "{:?}: {size} bytes exceed {METADATA_SIZE_MAX}",
@@ -77,7 +93,7 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
     let help = string("help", help)?.to_owned();
     let unit = string("unit", unit)?.to_owned();
     Ok((
-        string("name", name)?,
+        key,
         Metadata {
             kind: kind.to_owned(),
             help,

@@ -1,7 +1,10 @@
 //! Metadata of metric families: type, help, unit.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use crate::tenant::TenantLabels;
 
 /// Maximum number of metric families with metadata. Above it, the family that was added first is
 /// evicted.
@@ -9,8 +12,52 @@ pub const METADATA_FAMILIES_MAX: usize = 100_000;
 /// Maximum size of a family's metadata, in bytes of its four strings.
 pub const METADATA_SIZE_MAX: usize = 1 << 16;
 
-/// Metadata by metric family.
+/// Metadata by the [text of a family's key](FamilyKey::text).
 pub type Families = BTreeMap<Arc<str>, Arc<Metadata>>;
+
+/// The key of a metric family: its name, and the labels of the tenant that described it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyKey<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The labels of the tenant; none for a sender without tenant.
+    pub tenant: Vec<(&'a str, &'a str)>,
+}
+
+/// The character between the strings of a key. A family whose name contains it has no metadata.
+pub const FAMILY_KEY_SEPARATOR: char = '\0';
+
+impl<'a> FamilyKey<'a> {
+    /// Returns the key as text: the name, and for a tenant the names and values of its labels. In
+    /// the order of texts, the keys of one name follow each other.
+    #[must_use]
+    pub fn text(name: &'a str, tenant: &TenantLabels) -> Cow<'a, str> {
+        // Fast path: no tenant.
+        if tenant.is_empty() {
+            return Cow::Borrowed(name);
+        }
+        let mut text = name.to_owned();
+        for (label, value) in tenant.iter() {
+            for part in [label, value] {
+                text.push(FAMILY_KEY_SEPARATOR);
+                text.push_str(part);
+            }
+        }
+        Cow::Owned(text)
+    }
+
+    /// Parses a text.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(FAMILY_KEY_SEPARATOR);
+        let name = parts.next().unwrap_or_default();
+        let mut tenant = Vec::new();
+        while let Some(label) = parts.next() {
+            tenant.push((label, parts.next().unwrap_or_default()));
+        }
+        Self { name, tenant }
+    }
+}
 
 /// The type of a metric family, with Prometheus' numbers: those of remote write and of the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

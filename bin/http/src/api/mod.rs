@@ -7,7 +7,7 @@ mod document;
 pub(super) mod endpoint;
 mod export;
 mod federate;
-mod listing;
+pub(crate) mod listing;
 pub(crate) mod query;
 pub(crate) mod remote_read;
 pub(super) mod routes;

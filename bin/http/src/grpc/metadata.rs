@@ -8,6 +8,7 @@ use varve_server::requests::record::Parameters;
 use super::call::{Caller, Method};
 use super::external::without_external;
 use super::frame::Frames;
+use crate::api::listing::visible_families::VisibleFamilies;
 use crate::error::Result;
 use crate::serving::run::{RequestClass, Work};
 use varve_wire::thanos::LabelSet;
@@ -99,33 +100,29 @@ impl Method for MetadataRequest {
     fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let families = work.store.db.metadata();
-        let wanted = families
-            .iter()
-            .filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
-        for (family, Metadata { kind, help, unit }) in wanted
-            .take(limit)
-            .map(|(family, metadata)| (family, &**metadata))
-        {
-            let metadata = FamilyMetadata {
-                kind: kind.to_string(),
-                help: help.to_string(),
-                unit: unit.to_string(),
-            };
-            let families = [(
-                family.to_string(),
-                MetadataEntry {
-                    entries: vec![metadata],
-                },
-            )]
-            .into();
-            out.send(
-                work,
-                &MetadataResponse {
-                    metadata: Some(MetricMetadata { families }),
-                },
-            )?;
-        }
-        Ok(())
+        let ctx = work.ctx.clone();
+        let mut n_sent = 0;
+        VisibleFamilies::new(&families, &ctx).visit(|family, found| {
+            if n_sent == limit {
+                return Ok(false);
+            }
+            if !self.metric.is_empty() && family != self.metric {
+                return Ok(true);
+            }
+            n_sent += 1;
+            let mut entries = Vec::with_capacity(found.len());
+            for Metadata { kind, help, unit } in found {
+                entries.push(FamilyMetadata {
+                    kind: kind.clone(),
+                    help: help.clone(),
+                    unit: unit.clone(),
+                });
+            }
+            let families = [(family.to_owned(), MetadataEntry { entries })].into();
+            let metadata = Some(MetricMetadata { families });
+            out.send(work, &MetadataResponse { metadata })?;
+            Ok(true)
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use varve_model::metadata::Metadata;
 use varve_model::{StringSet, TimeRange};
 use varve_server::requests::record::RequestRecord;
 
+use super::visible_families::VisibleFamilies;
 use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_int};
@@ -39,14 +40,20 @@ struct Request {
     metric: String,
     /// Number of families. As in Prometheus, 0 means none at all.
     limit: usize,
+    /// Number of entries of a family.
+    limit_per_metric: usize,
 }
 
 impl Request {
     fn read(form: &Form) -> Result<Self> {
         let limit = number(form, "limit")?;
-        // Varve has one entry per family, so no limit per family has an effect.
-        let _no_effect = number(form, "limit_per_metric")?;
+        // As in Prometheus, 0 means all, too.
+        let limit_per_metric = match number(form, "limit_per_metric")? {
+            ..=0 => usize::MAX,
+            limit => usize::try_from(limit).unwrap_or(usize::MAX),
+        };
         Ok(Self {
+            limit_per_metric,
             metric: form.first("metric").to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
         })
@@ -55,19 +62,27 @@ impl Request {
     fn respond(&self, work: &mut Work) -> Result<()> {
         let families = work.store.db.metadata();
         let visible = visible_names(work)?;
-        let wanted = families.iter().filter(|(family, _)| {
-            (self.metric.is_empty() || ***family == *self.metric)
-                && visible
-                    .as_ref()
-                    .is_none_or(|names| is_visible(family, names))
-        });
+        let ctx = work.ctx.clone();
         work.respond(|work| {
             work.out.buffer().push(b'{');
-            for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {
-                work.comma(i);
-                write_family(work.out.buffer(), family, metadata);
+            let mut n_written = 0;
+            VisibleFamilies::new(&families, &ctx).visit(|family, entries| {
+                if n_written == self.limit {
+                    return Ok(false);
+                }
+                let is_wanted = (self.metric.is_empty() || family == self.metric)
+                    && visible
+                        .as_ref()
+                        .is_none_or(|names| is_visible(family, names));
+                if is_wanted {
+                    work.comma(n_written);
+                    let entries = &entries[..entries.len().min(self.limit_per_metric)];
+                    write_family(work.out.buffer(), family, entries);
+                    n_written += 1;
+                }
                 work.out.step()?;
-            }
+                Ok(true)
+            })?;
             work.out.buffer().push(b'}');
             Ok(())
         })
@@ -103,15 +118,20 @@ fn number(form: &Form, name: &str) -> Result<i64> {
     }
 }
 
-fn write_family(out: &mut Vec<u8>, family: &str, metadata: &Metadata) {
+fn write_family(out: &mut Vec<u8>, family: &str, entries: &[&Metadata]) {
     json::write_html_string(out, family.as_bytes());
-    out.extend_from_slice(b":[{\"type\":");
-    json::write_html_string(out, metadata.kind.as_bytes());
-    out.extend_from_slice(b",\"unit\":");
-    json::write_html_string(out, metadata.unit.as_bytes());
-    out.extend_from_slice(b",\"help\":");
-    json::write_html_string(out, metadata.help.as_bytes());
-    out.extend_from_slice(b"}]");
+    out.push(b':');
+    for (idx, metadata) in entries.iter().enumerate() {
+        out.push(if idx == 0 { b'[' } else { b',' });
+        out.extend_from_slice(b"{\"type\":");
+        json::write_html_string(out, metadata.kind.as_bytes());
+        out.extend_from_slice(b",\"unit\":");
+        json::write_html_string(out, metadata.unit.as_bytes());
+        out.extend_from_slice(b",\"help\":");
+        json::write_html_string(out, metadata.help.as_bytes());
+        out.push(b'}');
+    }
+    out.push(b']');
 }
 
 #[cfg(test)]
@@ -147,7 +167,7 @@ mod tests {
             unit: String::new(),
         };
         let mut out = Vec::new();
-        write_family(&mut out, "up", &metadata);
+        write_family(&mut out, "up", &[&metadata]);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             r#""up":[{"type":"counter","unit":"","help":"a \u003cb\u003e"}]"#

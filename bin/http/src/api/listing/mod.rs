@@ -4,3 +4,4 @@ pub(crate) mod labels;
 pub(crate) mod metadata;
 mod request;
 pub(crate) mod series;
+pub(crate) mod visible_families;

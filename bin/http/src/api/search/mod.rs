@@ -15,11 +15,12 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
 use varve_model::labels::METRIC_NAME;
-use varve_model::metadata::{Families, Metadata};
+use varve_model::metadata::Metadata;
 use varve_model::{Matcher, StringSet};
 use varve_query::usage::LabelSet;
 use varve_server::requests::record::RequestRecord;
 
+use super::listing::visible_families::VisibleFamilies;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
 use crate::params::Form;
@@ -171,7 +172,11 @@ impl Search {
             } => Some(work.store.db.metadata()),
             _ => None,
         };
-        self.write(work, field, &found, has_more, metadata.as_deref())
+        let ctx = work.ctx.clone();
+        let metadata = metadata
+            .as_deref()
+            .map(|families| VisibleFamilies::new(families, &ctx));
+        self.write(work, field, &found, has_more, metadata)
     }
 
     /// Returns the number of names that are needed: all, unless the first ones are the result.
@@ -245,7 +250,7 @@ impl Search {
         field: &Field,
         found: &[(&str, f64)],
         has_more: bool,
-        metadata: Option<&Families>,
+        metadata: Option<VisibleFamilies<'_>>,
     ) -> Result<()> {
         let key: &[u8] = if matches!(field, Field::LabelValues { .. }) {
             b"{\"value\":"
@@ -258,8 +263,9 @@ impl Search {
             .chain(found.is_empty().then_some(&[][..]));
         let warnings = Vec::from_iter(work.ctx.partial().map(str::to_owned));
         for (i, batch) in batches.enumerate() {
+            let described = described(batch, metadata)?;
             work.out.buffer().extend_from_slice(b"{\"results\":");
-            work.array(batch, |out, (name, score)| {
+            work.array(&described, |out, (name, score, metadata)| {
                 out.extend_from_slice(key);
                 json::write_html_string(out, name.as_bytes());
                 if self.include_score {
@@ -267,7 +273,7 @@ impl Search {
                         format!(",\"score\":{}", varve_promql::decimal::Json(*score)).as_bytes(),
                     );
                 }
-                if let Some(metadata) = metadata.and_then(|families| metadata_of(families, name)) {
+                if let Some(metadata) = metadata {
                     write_metadata(out, metadata);
                 }
                 out.push(b'}');
@@ -287,6 +293,22 @@ impl Search {
     }
 }
 
+/// Returns names and scores with the metadata of the metrics.
+fn described<'a>(
+    batch: &[(&'a str, f64)],
+    families: Option<VisibleFamilies<'a>>,
+) -> Result<Vec<(&'a str, f64, Option<&'a Metadata>)>> {
+    let mut described = Vec::with_capacity(batch.len());
+    for &(name, score) in batch {
+        let metadata = match families {
+            Some(families) => metadata_of(families, name)?,
+            None => None,
+        };
+        described.push((name, score, metadata));
+    }
+    Ok(described)
+}
+
 /// Orders names by score, the best first. Equal scores are in ascending order of names.
 fn best_first(a: &(&str, f64), b: &(&str, f64)) -> Ordering {
     b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))
@@ -294,11 +316,13 @@ fn best_first(a: &(&str, f64), b: &(&str, f64)) -> Ordering {
 
 /// Returns the metadata of a metric: of the family with its name, or of a family whose type allows
 /// a suffix of the name.
-fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
-    if let Some(metadata) = families.get(name) {
-        return Some(metadata);
+fn metadata_of<'a>(families: VisibleFamilies<'a>, name: &str) -> Result<Option<&'a Metadata>> {
+    if let Some(metadata) = families.first(name)? {
+        return Ok(Some(metadata));
     }
-    let (family, suffix) = name.rsplit_once('_')?;
+    let Some((family, suffix)) = name.rsplit_once('_') else {
+        return Ok(None);
+    };
     let kinds: &[&str] = match suffix {
         // In the text format of Prometheus, such a family has series of its own name.
         "total" if family.ends_with("_total") => &[],
@@ -310,10 +334,8 @@ fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
         "gsum" | "gcount" => &["gaugehistogram"],
         _ => &[],
     };
-    families
-        .get(family)
-        .map(|metadata| &**metadata)
-        .filter(|metadata| kinds.contains(&&*metadata.kind))
+    let metadata = families.first(family)?;
+    Ok(metadata.filter(|metadata| kinds.contains(&&*metadata.kind)))
 }
 
 fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
@@ -332,6 +354,7 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_model::metadata::Families;
     use varve_tsdb::ReadContext;
 
     #[test]
@@ -354,6 +377,8 @@ mod tests {
             )
         };
         let families: Families = kinds.into_iter().map(family).collect();
+        let ctx = ReadContext::unbounded();
+        let families = VisibleFamilies::new(&families, &ctx);
         for (name, expect) in [
             ("a", Some("counter")),
             ("a_total", Some("counter")),
@@ -368,11 +393,8 @@ mod tests {
             ("h", Some("histogram")),
             ("x", None),
         ] {
-            assert_eq!(
-                metadata_of(&families, name).map(|metadata| &*metadata.kind),
-                expect,
-                "{name}"
-            );
+            let found = metadata_of(families, name).unwrap();
+            assert_eq!(found.map(|metadata| &*metadata.kind), expect, "{name}");
         }
     }
 
