@@ -8,6 +8,7 @@
 use varve_model::{Labels, TenantLabels};
 
 use crate::batch::{RouteHasher, RouteKey};
+use crate::route::{CacheKey, Scope};
 use crate::sources::remote_write::LabelPairs;
 
 /// The labels that the server adds to the series of one request.
@@ -119,15 +120,15 @@ impl<'a> SenderLabels<'a> {
 
     /// Returns the key of a series in the route cache.
     #[inline]
-    pub(crate) fn route_key(&self, key: RouteKey) -> RouteKey {
+    pub(crate) fn cache_key(&self, key: RouteKey, scope: Scope) -> CacheKey {
         // Fast path: no tenant.
         let Some((labels_hash, hasher)) = self.hash else {
-            return key;
+            return CacheKey::new(key, scope);
         };
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&key.to_bytes());
         bytes[16..].copy_from_slice(&labels_hash.to_bytes());
         // Hashes both in order: the sum of both would be the same if they were swapped.
-        hasher.hash(&bytes)
+        CacheKey::new(hasher.hash(&bytes), scope)
     }
 }

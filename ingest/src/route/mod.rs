@@ -1,7 +1,7 @@
 //! The route cache maps the encoded bytes of a label set to its series.
 //!
 //! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded
-//! 128-bit hash of those bytes. The route is the handle of the series, or states that the label set
+//! 128-bit hash of those bytes and of the labels of the tenant. The route is the handle of the series, or states that the label set
 //! is dropped or rejected, with the reason. Two encodings of one label set are two keys with the
 //! same handle. Rationale and memory use: docs/decisions/ingest/0003-route-cache.md.
 //!
@@ -15,6 +15,7 @@
 //! Threads: striped locks. A lookup or an insertion takes the lock of each stripe once, for all
 //! keys of the call.
 
+mod cache_key;
 mod destination;
 mod table;
 
@@ -22,36 +23,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::admission::Team;
-use crate::batch::{RouteHasher, RouteKey};
+pub(crate) use cache_key::{CacheKey, Scope};
 pub(crate) use destination::Route;
 pub use destination::RouteStats;
 use table::Table;
-
-/// The state that a route depends on besides its label set: a hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Scope(u32, u32);
-
-impl Scope {
-    /// Creates the scope of a request from the generation of relabeling, the salt of the HA pair, the
-    /// generation of the budgets, and the team that the sender names.
-    pub(crate) fn new(
-        hasher: &RouteHasher,
-        relabeling: u32,
-        ha_salt: u32,
-        budgets: u32,
-        team: Team,
-    ) -> Self {
-        let mut bytes = [0; 16];
-        let fields = [relabeling, ha_salt, budgets, u32::from(team.id())];
-        for (target, field) in bytes.chunks_exact_mut(4).zip(fields) {
-            target.copy_from_slice(&field.to_le_bytes());
-        }
-        let [a, b, ..] = hasher.hash(&bytes).0;
-        // An entry uses the last bit as a flag.
-        Self(a, b & !1)
-    }
-}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -76,9 +51,9 @@ impl RouteCache {
         &self,
         keys: I,
         found: &mut Vec<Option<Route>>,
-        order: &mut Vec<(u32, RouteKey)>,
+        order: &mut Vec<(u32, CacheKey)>,
     ) where
-        I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
+        I: ExactSizeIterator<Item = Option<CacheKey>> + Clone,
     {
         found.clear();
         found.resize(keys.len(), None);
@@ -87,7 +62,7 @@ impl RouteCache {
     }
 
     /// Caches routes, each of which replaces an earlier route of its key.
-    pub(crate) fn insert(&self, routes: &[(RouteKey, Route)]) {
+    pub(crate) fn insert(&self, routes: &[(CacheKey, Route)]) {
         let mut order = Vec::new();
         let now = Instant::now();
         let ends = sort_by_stripe(routes.iter().map(|&(key, _)| Some(key)), &mut order);
@@ -100,9 +75,9 @@ impl RouteCache {
     /// Calls `visit` with each stripe that has keys, under its lock, and with its keys.
     fn for_each_stripe(
         &self,
-        order: &[(u32, RouteKey)],
+        order: &[(u32, CacheKey)],
         ends: &[usize; N_STRIPES],
-        mut visit: impl FnMut(&mut Table, &[(u32, RouteKey)]),
+        mut visit: impl FnMut(&mut Table, &[(u32, CacheKey)]),
     ) {
         let mut start = 0;
         for (stripe, &end) in self.stripes.iter().zip(ends) {
@@ -132,23 +107,23 @@ impl RouteCache {
 
 /// Sorts the keys by stripe (counting sort). Stores the index and the key of each in `order`.
 /// Returns the end of each stripe in `order`.
-fn sort_by_stripe<I>(keys: I, order: &mut Vec<(u32, RouteKey)>) -> [usize; N_STRIPES]
+fn sort_by_stripe<I>(keys: I, order: &mut Vec<(u32, CacheKey)>) -> [usize; N_STRIPES]
 where
-    I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
+    I: ExactSizeIterator<Item = Option<CacheKey>> + Clone,
 {
     let mut ends = [0; N_STRIPES];
     for key in keys.clone().flatten() {
-        ends[key.stripe()] += 1;
+        ends[stripe(key)] += 1;
     }
     let mut total = 0;
     for end in &mut ends {
         total += std::mem::replace(end, total);
     }
     // Every element is overwritten.
-    order.resize(total, (0, RouteKey([0; 4])));
+    order.resize(total, (0, CacheKey([0; 4])));
     for (idx, key) in (0u32..).zip(keys) {
         if let Some(key) = key {
-            let next = &mut ends[key.stripe()];
+            let next = &mut ends[stripe(key)];
             order[*next] = (idx, key);
             *next += 1;
         }
@@ -156,17 +131,8 @@ where
     ends
 }
 
-impl RouteKey {
-    /// Returns the key within a scope. It finds no routes of other scopes.
-    #[inline]
-    pub(crate) fn under(self, scope: Scope) -> Self {
-        let [a, b, c, d] = self.0;
-        Self([a, b, c ^ scope.0, d ^ scope.1])
-    }
-
-    fn stripe(self) -> usize {
-        self.0[0] as usize % N_STRIPES
-    }
+fn stripe(key: CacheKey) -> usize {
+    key.0[0] as usize % N_STRIPES
 }
 
 /// Number of stripes. The series of a target are spread over all stripes, so with many stripes few

@@ -5,11 +5,11 @@ use varve_model::RejectionReason;
 pub(super) const A: Route = Route::Rejected(RejectionReason::EmptyLabelName);
 pub(super) const B: Route = Route::Rejected(RejectionReason::InvalidUtf8);
 
-pub(super) fn key(hasher: &RouteHasher, n: u32) -> RouteKey {
-    hasher.hash(&n.to_le_bytes())
+pub(super) fn key(hasher: &RouteHasher, n: u32) -> CacheKey {
+    CacheKey::new(hasher.hash(&n.to_le_bytes()), Scope::default())
 }
 
-fn lookup(cache: &RouteCache, keys: &[Option<RouteKey>]) -> Vec<Option<Route>> {
+fn lookup(cache: &RouteCache, keys: &[Option<CacheKey>]) -> Vec<Option<Route>> {
     let mut found = Vec::new();
     cache.lookup(keys.iter().copied(), &mut found, &mut Vec::new());
     found

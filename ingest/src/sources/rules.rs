@@ -105,7 +105,7 @@ mod tests {
     use crate::admission::{Amounts, Budgets, TeamBudget};
     use crate::limits::Limits;
     use crate::relabel::Attribution;
-    use crate::route::{Route, Scope};
+    use crate::route::{CacheKey, Route, Scope};
     use varve_env::testing::ManualClock;
     use varve_model::{Matcher, RejectionReason, SampleColumns, TimeRange};
     use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
@@ -205,7 +205,7 @@ mod tests {
             budgets.team_named(RULES_TEAM),
         );
         let packed = labels.as_packed().as_bytes();
-        let key = receiver.rule_hasher.hash(packed).under(scope);
+        let key = CacheKey::new(receiver.rule_hasher.hash(packed), scope);
         let mut found = Vec::new();
         let mut order = Vec::new();
         receiver

@@ -5,10 +5,10 @@ use varve_model::Exemplar;
 use varve_tsdb::WriteBatch;
 
 use crate::admission::Team;
-use crate::batch::{DecodedBatch, RouteKey};
+use crate::batch::DecodedBatch;
 use crate::outcome::ExemplarCounts;
 use crate::relabel::AttributedSamples;
-use crate::route::Route;
+use crate::route::{CacheKey, Route};
 
 /// The buffers of one request.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct RequestBuffers {
     /// The cached route of each series.
     pub(crate) routes: Vec<Option<Route>>,
     /// The keys of the request, sorted by stripe of the route cache.
-    pub(crate) order: Vec<(u32, RouteKey)>,
+    pub(crate) order: Vec<(u32, CacheKey)>,
     pub(crate) outgoing: Outgoing,
 }
 

@@ -8,14 +8,14 @@ use varve_tsdb::bounds::Bounds;
 
 use super::buffers::{Outgoing, RequestBuffers};
 use crate::admission::{Deferred, Permit, Team};
-use crate::batch::{DecodedBatch, HistogramEntry, RouteKey, SeriesEntry, Symbol, Version};
+use crate::batch::{DecodedBatch, HistogramEntry, SeriesEntry, Symbol, Version};
 use crate::error::WriteError;
 use crate::ha::HaContext;
 use crate::label_set;
 use crate::outcome::{Rejections, SampleCounts};
 use crate::receiver::Receiver;
 use crate::relabel::ActiveRelabeling;
-use crate::route::{Route, Scope};
+use crate::route::{CacheKey, Route, Scope};
 use crate::sender_labels::SenderLabels;
 use crate::sources::remote_write::label_pairs;
 
@@ -33,7 +33,7 @@ pub(crate) struct Write<'a> {
     /// The labels of one series.
     pub(super) strings: Vec<(&'a str, &'a str)>,
     /// Routes that are not yet in the cache.
-    pub(super) new_routes: Vec<(RouteKey, Route)>,
+    pub(super) new_routes: Vec<(CacheKey, Route)>,
 
     // The current pass.
     /// What this pass leaves to the next one.
@@ -223,7 +223,7 @@ impl<'a> Write<'a> {
         let uses_route_cache = settings.ha.uses_route_cache();
         let keys = request.batch.series.iter().map(|series| match series.key {
             Some(key) if uses_route_cache => {
-                Some(request.sender_labels.route_key(key).under(settings.scope))
+                Some(request.sender_labels.cache_key(key, settings.scope))
             }
             _ => None,
         });

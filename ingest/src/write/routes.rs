@@ -14,8 +14,7 @@ impl Write<'_> {
         let key = self
             .request
             .sender_labels
-            .route_key(key)
-            .under(self.settings.scope);
+            .cache_key(key, self.settings.scope);
         self.new_routes.push((key, route));
         if self.new_routes.len() == NEW_ROUTES_MAX {
             self.cache_new_routes();

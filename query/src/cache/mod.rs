@@ -20,12 +20,14 @@
 
 mod dependencies;
 mod join;
+mod key;
 mod query;
 mod results;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use dependencies::Dependencies;
-pub(crate) use query::{CachedPart, CachedQuery, key};
+pub(crate) use key::QueryKey;
+pub(crate) use query::{CachedPart, CachedQuery};
 pub use results::CacheStats;
 pub(crate) use results::ResultCache;

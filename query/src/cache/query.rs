@@ -4,18 +4,16 @@
 use std::sync::Arc;
 
 use varve_context::Charge;
-use varve_model::{Matcher, TimeRange};
-use varve_promql::ast::Expr;
-use varve_promql::print;
+use varve_model::TimeRange;
 use varve_tsdb::changes::ReadVersion;
 use varve_tsdb::{Db, ReadContext};
 
 use super::dependencies::{Dependencies, WindowTimes};
 use super::join::join;
+use super::key::QueryKey;
 use super::results::{ENTRY_OVERHEAD, Entry, ResultCache};
 use crate::annotations::Annotations;
 use crate::error::Result;
-use crate::eval::Settings;
 use crate::steps::Steps;
 use crate::value::Value;
 
@@ -26,7 +24,7 @@ pub(crate) struct CachedQuery<'a> {
     pub(crate) db: &'a Db,
     /// The text of the query.
     pub(crate) query: &'a str,
-    pub(crate) key: Arc<str>,
+    pub(crate) key: QueryKey,
     pub(crate) steps: Steps,
     pub(crate) dependencies: Dependencies,
 }
@@ -39,33 +37,6 @@ pub(crate) struct CachedPart {
     pub(crate) n_steps: usize,
     /// The first step of the joined result: at or before the first step of the query.
     start_ms: i64,
-}
-
-/// Returns the key of a query. Everything that changes the result is part of it: the expression,
-/// the settings, the times, and the matchers of the tenant.
-pub(crate) fn key(
-    expr: &Expr,
-    settings: &Settings,
-    steps: Steps,
-    restriction: &[Matcher],
-) -> Arc<str> {
-    let step_ms = steps.step_ms;
-    // Range queries share an entry if the time between their starts is a multiple of the step.
-    // Each instant has its own.
-    let phase_ms = if step_ms == 0 {
-        steps.start_ms
-    } else {
-        steps.start_ms.rem_euclid(step_ms)
-    };
-    let restriction: Vec<_> = restriction
-        .iter()
-        .map(|matcher| (matcher.name(), matcher.op(), matcher.value()))
-        .collect();
-    format!(
-        "{step_ms} {phase_ms} {settings:?} {restriction:?} {}",
-        print(expr)
-    )
-    .into()
 }
 
 impl CachedQuery<'_> {
@@ -332,7 +303,7 @@ impl CachedQuery<'_> {
         is_divisible: bool,
     ) {
         let size = ENTRY_OVERHEAD
-            + 2 * self.key.len()
+            + 2 * self.key.size()
             + self.query.len()
             + value.size()
             + annotations.size();
@@ -345,7 +316,7 @@ impl CachedQuery<'_> {
             is_divisible,
             size,
         };
-        self.cache.insert(Arc::clone(&self.key), entry);
+        self.cache.insert(self.key.clone(), entry);
     }
 }
 

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use varve_tsdb::changes::ReadVersion;
 
+use super::key::QueryKey;
 use crate::annotations::Annotations;
 use crate::steps::Steps;
 use crate::value::Value;
@@ -54,9 +55,9 @@ pub struct CacheStats {
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_key: HashMap<Arc<str>, (Arc<Entry>, u64)>,
+    by_key: HashMap<QueryKey, (Arc<Entry>, u64)>,
     /// Keys by their last use.
-    by_use: BTreeMap<u64, Arc<str>>,
+    by_use: BTreeMap<u64, QueryKey>,
     n_uses: u64,
     size: usize,
     n_evicted: u64,
@@ -140,13 +141,13 @@ impl ResultCache {
         }
     }
 
-    pub(super) fn get(&self, key: &Arc<str>) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, key: &QueryKey) -> Option<Arc<Entry>> {
         let entries = &mut *self.entries.lock();
         let (entry, last_use) = entries.by_key.get_mut(key)?;
         entries.by_use.remove(last_use);
         entries.n_uses += 1;
         *last_use = entries.n_uses;
-        entries.by_use.insert(entries.n_uses, Arc::clone(key));
+        entries.by_use.insert(entries.n_uses, key.clone());
         Some(Arc::clone(entry))
     }
 
@@ -155,7 +156,7 @@ impl ResultCache {
         self.size_max / ENTRY_SIZE_PART
     }
 
-    pub(super) fn insert(&self, key: Arc<str>, entry: Entry) {
+    pub(super) fn insert(&self, key: QueryKey, entry: Entry) {
         if entry.size > self.entry_size_max() {
             return;
         }
@@ -165,7 +166,7 @@ impl ResultCache {
         entries.n_uses += 1;
         let old = entries
             .by_key
-            .insert(Arc::clone(&key), (Arc::new(entry), entries.n_uses));
+            .insert(key.clone(), (Arc::new(entry), entries.n_uses));
         entries.by_use.insert(entries.n_uses, key);
         if let Some((old, last_use)) = old {
             entries.by_use.remove(&last_use);

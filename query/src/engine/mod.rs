@@ -15,7 +15,7 @@ use varve_promql::ast::Expr;
 use varve_promql::deep_stack;
 use varve_tsdb::{Db, ReadContext};
 
-use crate::cache::{self, CacheStats, CachedQuery, Dependencies, ResultCache};
+use crate::cache::{CacheStats, CachedQuery, Dependencies, QueryKey, ResultCache};
 use crate::error::{Error, Result};
 use crate::eval::Settings;
 use crate::eval::select::{ScanPlan, SharedScans};
@@ -212,7 +212,7 @@ impl Engine {
             cache: &self.cache,
             db,
             query: request.query,
-            key: cache::key(expr, settings, request.steps, ctx.restriction()),
+            key: QueryKey::new(expr, settings, request.steps, ctx.restriction()),
             steps: request.steps,
             dependencies,
         })

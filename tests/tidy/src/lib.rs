@@ -11,6 +11,7 @@ mod tree;
 mod crates;
 mod docs;
 mod names;
+mod tables;
 mod text;
 
 mod cycles;

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use varve_context::Interrupt;
+use varve_server::requests::tenant::TenantId;
 use varve_tsdb::ReadContext;
 
 use super::output::Output;
@@ -42,7 +43,7 @@ pub(crate) struct ComputationKey {
     pub(crate) route: String,
     pub(crate) user: Arc<str>,
     /// The tenant of the user. A reload of the web configuration creates new tenants.
-    pub(crate) tenant: Option<u64>,
+    pub(crate) tenant: Option<TenantId>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) parameters: AnyParameters,
 }
@@ -266,6 +267,8 @@ mod tests {
     use bytes::Bytes;
     use std::hash::DefaultHasher;
     use tokio::sync::mpsc;
+    use varve_config::web::{TenantConfig, TenantLimits};
+    use varve_server::requests::tenant::Tenant;
 
     fn key(parameters: Arc<dyn KeyParameters>) -> ComputationKey {
         ComputationKey {
@@ -355,6 +358,12 @@ mod tests {
     fn keys_differ_in_every_part() {
         let same = || key(Arc::new("up"));
         assert_eq!(same(), same());
+        let tenant = Tenant::new(&TenantConfig {
+            users: Vec::new(),
+            matchers: Vec::new(),
+            labels: Vec::new(),
+            limits: TenantLimits::default(),
+        });
         let others = [
             key(Arc::new("down")),
             // Equal text of another type.
@@ -368,7 +377,7 @@ mod tests {
                 ..same()
             },
             ComputationKey {
-                tenant: Some(1),
+                tenant: Some(tenant.id()),
                 ..same()
             },
             ComputationKey {

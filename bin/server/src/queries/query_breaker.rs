@@ -1,7 +1,7 @@
 //! A circuit breaker for queries that exceed a memory limit again and again.
 //!
-//! A query is identified by its user, its text, its step and the length of its range, so that the
-//! refreshes of a dashboard are one query.
+//! A query is identified by its tenant and user, its text, its step and the length of its range, so
+//! that the refreshes of a dashboard are one query.
 //!
 //! ```text
 //! closed --- `failures_max` failures in a row ---> open: rejected without evaluation
@@ -36,8 +36,12 @@ pub struct QueryBreaker {
     /// `--query.breaker-timeout`.
     open_for: Duration,
     hasher: RandomState,
-    failed: Mutex<HashMap<u64, FailedQuery>>,
+    failed: Mutex<HashMap<QueryHash, FailedQuery>>,
 }
+
+/// The hash of the tenant, the user, the text, the step and the length of the range of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct QueryHash(u64);
 
 /// A query that has failed.
 #[derive(Debug, Clone)]
@@ -139,15 +143,17 @@ impl QueryBreaker {
         (query.n_failures >= self.failures_max && !left.is_zero()).then_some(left)
     }
 
-    fn key(&self, request: &RequestRecord) -> Option<u64> {
+    fn key(&self, request: &RequestRecord) -> Option<QueryHash> {
         let steps = request.steps()?;
         let length_ms = steps.end_ms().wrapping_sub(steps.start_ms());
-        Some(self.hasher.hash_one((
+        let tenant = request.tenant.as_ref().map(|tenant| tenant.id());
+        Some(QueryHash(self.hasher.hash_one((
+            tenant,
             &request.user,
             &request.parameters().text,
             steps.step_ms(),
             length_ms,
-        )))
+        ))))
     }
 }
 

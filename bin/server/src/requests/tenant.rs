@@ -25,6 +25,11 @@ pub struct User {
     pub tenant: Option<Arc<Tenant>>,
 }
 
+/// The identity of a tenant, as a part of keys. No other tenant of the process has it, also not the
+/// same one after a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TenantId(u64);
+
 /// The series that some users may read, and the labels of what they write.
 #[derive(Debug)]
 pub struct Tenant {
@@ -36,8 +41,7 @@ pub struct Tenant {
     pub reads: Option<FairSemaphore>,
     /// Limits of its reads.
     limits: TenantLimits,
-    /// Unique in the process.
-    id: u64,
+    id: TenantId,
     /// The budget of this memory, from the first read on.
     memory: OnceLock<MemoryBudget>,
 }
@@ -50,13 +54,13 @@ impl Tenant {
             labels: config.labels.clone(),
             reads: config.limits.concurrency_max.map(FairSemaphore::new),
             limits: config.limits.clone(),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: TenantId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             memory: OnceLock::new(),
         }
     }
 
-    /// Returns a number that no other tenant has, also not the same one after a reload.
-    pub fn id(&self) -> u64 {
+    /// Returns the identity.
+    pub fn id(&self) -> TenantId {
         self.id
     }
 

@@ -19,14 +19,15 @@ use crate::error::Malformed;
 use crate::outcome::{ExemplarRejection, SampleCounts};
 use crate::relabel::{Attribution, RelabelConfig};
 use crate::route::{Route, Scope};
+use crate::sender_labels::SenderLabels;
 use crate::sources::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
 use crate::sources::remote_write::v1;
 
 mod admission;
-mod disable_on_use;
 mod deltas;
+mod disable_on_use;
 mod exemplars_and_metadata;
 mod ha;
 mod refused;
@@ -138,7 +139,8 @@ impl Fixture {
             self.receiver.admission.budgets().generation(),
             Team::NONE,
         );
-        let key = batch.series[series_idx].key.unwrap().under(scope);
+        let sent = batch.series[series_idx].key.unwrap();
+        let key = SenderLabels::new(None, &[], hasher).cache_key(sent, scope);
         routes.insert(&[(key, Route::Series(outdated, attribution))]);
     }
 

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use roaring::RoaringBitmap;
 use varve_collections::{Column, WideTable, prefetch};
 
+use super::cache_key::CacheKey;
 use super::destination::{Route, RouteStats};
-use crate::batch::RouteKey;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ struct Entry {
 
 impl Entry {
     /// Creates an unused entry, so that a flood of series that are sent once does not evict others.
-    fn new(key: RouteKey, route: Route) -> Self {
+    fn new(key: CacheKey, route: Route) -> Self {
         let [_, a, b, c] = key.0;
         Self {
             tag: [a, b, c & !USED],
@@ -60,7 +60,7 @@ impl Entry {
 
     /// Returns `true` if the entry has a route for `key`.
     #[inline]
-    fn is(&self, key: RouteKey) -> bool {
+    fn is(&self, key: CacheKey) -> bool {
         let [_, a, b, c] = key.0;
         self.tag[0] == a
             && self.tag[1] == b
@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// Looks up keys. Stores the route of each in `found`, at the index that is given with the key.
-    pub(super) fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
+    pub(super) fn find_all(&mut self, wanted: &[(u32, CacheKey)], found: &mut [Option<Route>]) {
         let mut expected = usize::MAX;
         let mut n_unexpected = 0;
         let mut hits = 0;
@@ -126,7 +126,7 @@ impl Table {
 
     /// Loads what [`Table::position`] needs for each key, first from the index and then from the
     /// entries.
-    fn prefetch(&self, keys: &[(u32, RouteKey)]) {
+    fn prefetch(&self, keys: &[(u32, CacheKey)]) {
         let mut positions = [u32::MAX; PREFETCHED];
         for (position, (_, key)) in positions.iter_mut().zip(keys) {
             let [_, tag @ ..] = key.0;
@@ -147,8 +147,8 @@ impl Table {
     /// the number that is given with a key. Evicts a route for each that exceeds `len_max`.
     pub(super) fn insert_all(
         &mut self,
-        new: &[(u32, RouteKey)],
-        routes: &[(RouteKey, Route)],
+        new: &[(u32, CacheKey)],
+        routes: &[(CacheKey, Route)],
         len_max: usize,
     ) {
         let mut n_visits = VISITED_MAX;
@@ -160,7 +160,7 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, key: RouteKey, route: Route, len_max: usize, n_visits: &mut usize) {
+    fn insert(&mut self, key: CacheKey, route: Route, len_max: usize, n_visits: &mut usize) {
         if let Some(position) = self.position(key) {
             self.entries[position].route = Some(route);
             return;
@@ -246,7 +246,7 @@ impl Table {
 
     /// Returns the position of the entry of a key.
     #[inline]
-    fn position(&self, key: RouteKey) -> Option<usize> {
+    fn position(&self, key: CacheKey) -> Option<usize> {
         let [_, tag @ ..] = key.0;
         let found = self.index.find(hash(tag), |&position| {
             self.entries[position as usize].is(key)

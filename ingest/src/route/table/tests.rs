@@ -5,11 +5,11 @@ use super::*;
 use crate::batch::RouteHasher;
 
 impl Table {
-    fn find(&mut self, key: RouteKey) -> Option<Route> {
+    fn find(&mut self, key: CacheKey) -> Option<Route> {
         self.find_many(&[key])[0]
     }
 
-    fn find_many(&mut self, keys: &[RouteKey]) -> Vec<Option<Route>> {
+    fn find_many(&mut self, keys: &[CacheKey]) -> Vec<Option<Route>> {
         let mut found = vec![None; keys.len()];
         self.find_all(
             &(0..).zip(keys.iter().copied()).collect::<Vec<_>>(),
@@ -18,7 +18,7 @@ impl Table {
         found
     }
 
-    fn put(&mut self, key: RouteKey, route: Route, len_max: usize) {
+    fn put(&mut self, key: CacheKey, route: Route, len_max: usize) {
         self.insert_all(&[(0, key)], &[(key, route)], len_max);
     }
 
@@ -34,7 +34,7 @@ impl Table {
         assert_eq!(self.index.len(), used.len());
         for &position in &used {
             let [a, b, c] = self.entries[position].tag;
-            assert_eq!(self.position(RouteKey([0, a, b, c])), Some(position));
+            assert_eq!(self.position(CacheKey([0, a, b, c])), Some(position));
         }
         used
     }
