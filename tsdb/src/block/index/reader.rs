@@ -184,7 +184,7 @@ impl Index {
     }
 
     /// Returns the ordinals of all series.
-    pub(super) fn all(&self) -> RoaringBitmap {
+    pub(crate) fn all(&self) -> RoaringBitmap {
         let mut all = RoaringBitmap::new();
         all.insert_range(0..self.n_series);
         all

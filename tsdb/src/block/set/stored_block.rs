@@ -1,6 +1,6 @@
 //! A block of a store, with its deleted samples.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
@@ -16,6 +16,8 @@ use crate::error::Result;
 pub(crate) struct StoredBlock {
     pub(crate) block: Arc<Block>,
     pub(super) deleted: Vec<Deleted>,
+    /// The series that have no sample left, from the first list of labels on.
+    emptied: OnceLock<RoaringBitmap>,
 }
 
 /// The effect of a tombstone on a block.
@@ -50,7 +52,11 @@ impl StoredBlock {
                 );
             }
         }
-        Ok(Self { block, deleted })
+        Ok(Self {
+            block,
+            deleted,
+            emptied: OnceLock::new(),
+        })
     }
 
     /// Returns the block with another tombstone, or the block itself if the tombstone affects none
@@ -77,6 +83,7 @@ impl StoredBlock {
         Arc::new(Self {
             block: Arc::clone(&self.block),
             deleted,
+            emptied: OnceLock::new(),
         })
     }
 
@@ -112,7 +119,8 @@ impl StoredBlock {
         Ok(())
     }
 
-    /// Adds the label names of the series that all matchers select to `names`.
+    /// Adds the label names of the series that all matchers select and that have samples left to
+    /// `names`.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds a limit; errors of reading the block.
@@ -124,10 +132,11 @@ impl StoredBlock {
     ) -> Result<()> {
         self.block
             .index
-            .label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+            .label_names(ctx, self.select_listed(ctx, matchers)?.as_ref(), names)
     }
 
-    /// Adds the values of a label in the series that all matchers select to `values`.
+    /// Adds the values of a label in the series that all matchers select and that have samples left
+    /// to `values`.
     ///
     /// # Errors
     /// The errors of [`StoredBlock::label_names`].
@@ -138,9 +147,65 @@ impl StoredBlock {
         matchers: &[Matcher],
         values: &mut StringSet,
     ) -> Result<()> {
-        self.block
-            .index
-            .label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+        self.block.index.label_values(
+            ctx,
+            name,
+            self.select_listed(ctx, matchers)?.as_ref(),
+            values,
+        )
+    }
+
+    /// Returns the series that all matchers select and that have samples left, or `None` if these
+    /// are all series.
+    fn select_listed(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> Result<Option<RoaringBitmap>> {
+        let selected = self.select_some(ctx, matchers)?;
+        let emptied = self.emptied(ctx)?;
+        if emptied.is_empty() {
+            return Ok(selected);
+        }
+        let mut listed = selected.unwrap_or_else(|| self.block.index.all());
+        listed -= emptied;
+        Ok(Some(listed))
+    }
+
+    /// Returns the series that have no sample left.
+    fn emptied(&self, ctx: &QueryContext) -> Result<&RoaringBitmap> {
+        if let Some(emptied) = self.emptied.get() {
+            return Ok(emptied);
+        }
+        let mut affected = RoaringBitmap::new();
+        for deleted in &self.deleted {
+            affected |= &deleted.series;
+        }
+        let mut emptied = RoaringBitmap::new();
+        let mut read_cache = ReadCache::new(ctx.charge(), true);
+        for ordinal in &affected {
+            if read_cache.is_check_due() {
+                ctx.check()?;
+            }
+            if !self.has_samples_left(&mut read_cache, ordinal)? {
+                emptied.insert(ordinal);
+            }
+        }
+        Ok(self.emptied.get_or_init(|| emptied))
+    }
+
+    fn has_samples_left(&self, read_cache: &mut ReadCache, ordinal: u32) -> Result<bool> {
+        let mut left = vec![self.meta().range];
+        for deleted in self.deleted(ordinal) {
+            left = remove(left, deleted);
+        }
+        // Fast path: the whole block was deleted, so nothing is read.
+        for range in left {
+            if self.block.overlaps(read_cache, ordinal, range)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the series that all matchers select, or `None` if there are no matchers.
@@ -166,6 +231,30 @@ impl StoredBlock {
     pub(crate) fn meta(&self) -> &BlockMeta {
         self.block.meta()
     }
+}
+
+/// Returns the parts of ranges outside of another range.
+fn remove(ranges: Vec<TimeRange>, removed: TimeRange) -> Vec<TimeRange> {
+    let mut left = Vec::with_capacity(ranges.len() + 1);
+    for range in ranges {
+        if !range.overlaps(removed) {
+            left.push(range);
+            continue;
+        }
+        if range.start_ms < removed.start_ms {
+            left.push(TimeRange {
+                end_ms: removed.start_ms - 1,
+                ..range
+            });
+        }
+        if removed.end_ms < range.end_ms {
+            left.push(TimeRange {
+                start_ms: removed.end_ms + 1,
+                ..range
+            });
+        }
+    }
+    left
 }
 
 /// Adds a deletion to those of a block with samples in the range `block`. It replaces those that it

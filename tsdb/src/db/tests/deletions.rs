@@ -67,6 +67,51 @@ fn a_deletion_that_covers_earlier_ones_replaces_them() {
     assert_eq!((n_deleted(), everything(&db).len()), (1, 0));
 }
 
+/// They were listed until the next merge of their block.
+#[test]
+fn labels_of_deleted_series_are_not_listed() {
+    let (_dir, db) = fresh(options());
+    let last_ms = NOW_MS + 10;
+    append(
+        &db,
+        &[(0, NOW_MS, 1.0), (0, last_ms, 1.0), (1, NOW_MS, 1.0)],
+    );
+    let values = |matchers: &[Matcher]| {
+        let ctx = ReadContext::unbounded();
+        let found = db.label_values(&ctx, "i", matchers, TimeRange::ALL);
+        let found = found.unwrap();
+        found.iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let names = || {
+        let ctx = ReadContext::unbounded();
+        let found = db.label_names(&ctx, &[], TimeRange::ALL).unwrap();
+        found.iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of_metric = [Matcher::equal(METRIC_NAME, "m")];
+    delete(&db, 1);
+    assert_eq!(
+        (values(&[]), values(&of_metric)),
+        (vec!["0".to_owned()], vec!["0".to_owned()])
+    );
+
+    // One deletion after the other, until no sample is left.
+    let delete_range = |start_ms, end_ms| {
+        db.delete(of_metric.to_vec(), TimeRange { start_ms, end_ms })
+            .unwrap();
+    };
+    delete_range(NOW_MS + 1, NOW_MS + 9);
+    delete_range(last_ms, last_ms);
+    assert_eq!((values(&[]), names().len()), (vec!["0".to_owned()], 2));
+    delete_range(NOW_MS, NOW_MS);
+    assert_eq!(
+        (values(&[]), values(&of_metric), names()),
+        (vec![], vec![], vec![])
+    );
+
+    append(&db, &[(1, last_ms + 1, 1.0)]);
+    assert_eq!(values(&[]), ["1"]);
+}
+
 /// A rule used to count against the limit as long as any block had its time.
 #[test]
 fn rules_that_affect_no_block_are_dropped() {
