@@ -10,6 +10,7 @@ mod protobuf;
 
 pub mod active_requests;
 pub mod api;
+pub mod exposition;
 pub mod grpc;
 pub mod otlp;
 pub mod pprof;

@@ -19,6 +19,7 @@ use varve_promql::{Features, print};
 use varve_rules::file::{self, Options, RuleDefinition, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};
+use varve_wire::exposition::write_series;
 
 use super::args::RulesBackfillArgs;
 use crate::scratch_dir::ScratchDir;
@@ -237,24 +238,11 @@ fn recorded(rule: &RuleDefinition, mut labels: Labels) -> Labels {
 
 /// Prints a series in the OpenMetrics format.
 fn label_set(labels: &Labels) -> String {
-    let mut parts = Vec::new();
-    if let Some(name) = labels.get(METRIC_NAME) {
-        parts.push(quoted(name));
-    }
-    for (name, value) in labels {
-        if name != METRIC_NAME {
-            parts.push(format!("{}={}", quoted(name), quoted(value)));
-        }
-    }
-    format!("{{{}}}", parts.join(","))
-}
-
-fn quoted(text: &str) -> String {
-    let escaped = text
-        .replace('\\', "\\\\")
-        .replace('\n', "\\n")
-        .replace('"', "\\\"");
-    format!("\"{escaped}\"")
+    let name = labels.get(METRIC_NAME).map_or("", String::as_str);
+    let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
+    let mut out = Vec::new();
+    write_series(&mut out, name, others);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn seconds(time_ms: i64) -> String {
@@ -280,7 +268,7 @@ mod tests {
             .map(|(name, value)| (name.into(), value.into()));
         assert_eq!(
             label_set(&recorded(&rule, labels.into())),
-            r#"{"r:x","b"="q\"","d"="e"}"#
+            r#"r:x{b="q\"",d="e"}"#
         );
         assert_eq!(
             (seconds(1_500), seconds(-1)),

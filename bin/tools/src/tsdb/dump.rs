@@ -13,6 +13,7 @@ use varve_promql::print_label;
 use varve_promql::quote::quoted;
 use varve_query::histogram::print_stored;
 use varve_system::printing::stdout;
+use varve_wire::exposition::write_series;
 
 use super::args::TsdbDumpArgs;
 use super::source::{Selection, visit};
@@ -94,7 +95,8 @@ fn write_prometheus(
     Ok(())
 }
 
-/// Prints the samples before the first histogram, as promtool does.
+/// Prints the samples before the first histogram, as promtool does. Unlike there, names and values
+/// have the quotes and escapes of the format, so that every series can be read back.
 fn write_open_metrics(
     out: &mut dyn Write,
     labels: &[(&str, &str)],
@@ -105,21 +107,19 @@ fn write_open_metrics(
         .find(|(name, _)| *name == METRIC_NAME)
         .map_or("", |(_, value)| value);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-    let others = others
-        .map(|(name, value)| format!("{name}={}", quoted(value)))
-        .collect::<Vec<_>>()
-        .join(",");
+    let mut series = Vec::new();
+    write_series(&mut series, name, others.copied());
+    if !series.ends_with(b"}") {
+        series.extend_from_slice(b"{}");
+    }
     let n_floats = columns
         .histograms
         .first()
         .map_or(columns.len(), |(idx, _)| *idx as usize);
     for sample in columns.iter().take(n_floats) {
         let time_s = sample.timestamp_ms as f64 / 1000.0;
-        writeln!(
-            out,
-            "{name}{{{others}}} {} {time_s:.3}",
-            General(sample.value)
-        )?;
+        out.write_all(&series)?;
+        writeln!(out, " {} {time_s:.3}", General(sample.value))?;
     }
     Ok(())
 }
@@ -127,6 +127,7 @@ fn write_open_metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_ingest::text::{Line, LineReader, TextFormat};
     use varve_model::Sample;
 
     #[test]
@@ -149,10 +150,48 @@ mod tests {
             print(Format::Prometheus),
             format!("{key} 1e+06 1500\n{key} NaN 2000\n{key} -Inf 2500\n")
         );
-        let key = r#"up{a.b="c\"d",job="x"}"#;
+        let key = r#"up{"a.b"="c\"d",job="x"}"#;
         assert_eq!(
             print(Format::OpenMetrics),
             format!("{key} 1e+06 1.500\n{key} NaN 2.000\n{key} -Inf 2.500\n")
         );
+    }
+
+    /// Names that are not legacy names had no quotes, and neither Varve nor promtool read them
+    /// back.
+    #[test]
+    fn every_series_is_read_back_from_openmetrics() {
+        let mut columns = SampleColumns::default();
+        columns.push(Sample {
+            timestamp_ms: 1500,
+            value: 2.5,
+        });
+        let all: [&[(&str, &str)]; 4] = [
+            &[("__name__", "up")],
+            &[("__name__", ":a:b"), ("c:d", "e"), ("f", "")],
+            &[
+                ("__name__", "http.server"),
+                ("a b", "\t\r\u{1}"),
+                ("é", "\"\\n\n"),
+            ],
+            &[("1", "\\"), ("__name__", "9")],
+        ];
+        for labels in all {
+            let mut text = Vec::new();
+            write_open_metrics(&mut text, labels, &columns).unwrap();
+            text.extend_from_slice(b"# EOF\n");
+            let mut lines = LineReader::new(&*text, TextFormat::OpenMetrics);
+            let Line::Sample(mut read) = lines.read().unwrap().unwrap() else {
+                panic!("{labels:?}");
+            };
+            read.labels.sort();
+            let found: Vec<_> = read
+                .labels
+                .iter()
+                .map(|(name, value)| (&**name, &**value))
+                .collect();
+            assert_eq!(found, labels);
+            assert_eq!((read.timestamp_ms, read.value), (Some(1500), 2.5));
+        }
     }
 }

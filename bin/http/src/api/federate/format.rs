@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use axum::http::{HeaderMap, header};
+use varve_wire::exposition::is_legacy_metric_name;
 
 const PROTOBUF: &str = "application/vnd.google.protobuf";
 const MESSAGE: &str = "io.prometheus.client.MetricFamily";
@@ -162,14 +163,6 @@ impl Format {
         }
         Cow::Owned(escaped)
     }
-}
-
-/// Returns `true` if a metric name is a legacy name, which needs no quotes and no escaping.
-pub(super) fn is_legacy_metric_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .char_indices()
-            .all(|(offset, c)| is_legacy_char(offset, c))
 }
 
 fn is_legacy_char(offset: usize, c: char) -> bool {

@@ -1,18 +1,20 @@
 //! The text format 0.0.4. Histograms with custom buckets are written as classic ones.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use varve_promql::decimal::General;
+use varve_wire::exposition::{write_metric_name, write_series};
 
 use super::classic_histogram::to_classic;
-use super::format::{Format, is_legacy_metric_name};
+use super::format::Format;
 use super::latest::{Kind, Latest};
 
 /// Appends the head of a family.
 pub(super) fn write_head(out: &mut Vec<u8>, name: &str, kind: Kind) {
     out.extend_from_slice(b"# TYPE ");
-    write_name(out, name);
+    write_metric_name(out, name);
     out.extend_from_slice(if kind == Kind::Untyped {
         b" untyped\n"
     } else {
@@ -31,11 +33,14 @@ pub(super) fn write_sample(
     let mut line = |suffix: &str, bound: Option<f64>, value: f64| {
         let labels = latest
             .labels(external)
-            .map(|(name, value)| (format.escape(name), value));
-        write_series(out, &format!("{name}{suffix}"), labels, bound);
-        out.push(b' ');
-        write_float(out, value);
-        writeln!(out, " {}", latest.timestamp_ms).expect("writing to a Vec cannot fail");
+            .map(|(name, value)| (format.escape(name), Cow::Borrowed(value)));
+        let bound = bound.map(|bound| {
+            let bound = Cow::Owned(printed_float(bound));
+            (Cow::Borrowed("le"), bound)
+        });
+        write_series(out, &format!("{name}{suffix}"), labels.chain(bound));
+        let value = printed_float(value);
+        writeln!(out, " {value} {}", latest.timestamp_ms).expect("writing to a Vec cannot fail");
     };
     let Some(histogram) = &latest.histogram else {
         return line("", None, latest.value);
@@ -55,61 +60,10 @@ pub(super) fn write_sample(
     line("_count", None, classic.count);
 }
 
-fn write_series<'a, N: AsRef<str>>(
-    out: &mut Vec<u8>,
-    name: &str,
-    labels: impl Iterator<Item = (N, &'a str)>,
-    bound: Option<f64>,
-) {
-    let mut separator = b'{';
-    if !is_legacy_metric_name(name) {
-        out.push(separator);
-        separator = b',';
-    }
-    write_name(out, name);
-    for (name, value) in labels {
-        out.push(separator);
-        separator = b',';
-        write_name(out, name.as_ref());
-        out.extend_from_slice(b"=\"");
-        write_escaped(out, value);
-        out.push(b'"');
-    }
-    if let Some(bound) = bound {
-        out.push(separator);
-        separator = b',';
-        out.extend_from_slice(b"le=\"");
-        write_float(out, bound);
-        out.push(b'"');
-    }
-    if separator == b',' {
-        out.push(b'}');
-    }
-}
-
-fn write_name(out: &mut Vec<u8>, name: &str) {
-    if is_legacy_metric_name(name) {
-        return out.extend_from_slice(name.as_bytes());
-    }
-    out.push(b'"');
-    write_escaped(out, name);
-    out.push(b'"');
-}
-
-fn write_escaped(out: &mut Vec<u8>, text: &str) {
-    for &byte in text.as_bytes() {
-        match byte {
-            b'\\' | b'"' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            _ => out.push(byte),
-        }
-    }
-}
-
-fn write_float(out: &mut Vec<u8>, value: f64) {
+fn printed_float(value: f64) -> String {
     // A negative zero is written as 0.
     let value = if value == 0.0 { 0.0 } else { value };
-    write!(out, "{}", General(value)).expect("writing to a Vec cannot fail");
+    General(value).to_string()
 }
 
 #[cfg(test)]
@@ -150,6 +104,12 @@ mod tests {
         assert_eq!(
             line,
             "{\"with.dots\",\"a b\"=\"1\",cluster=\"c\\\"1\",instance=\"\"} 0 1700\n"
+        );
+        // A colon is legal in a metric name only.
+        let line = written(&[("__name__", "a:b"), ("c:d", "1")], 1.0, None);
+        assert_eq!(
+            line,
+            "a:b{\"c:d\"=\"1\",cluster=\"c\\\"1\",instance=\"\"} 1 1700\n"
         );
     }
 
