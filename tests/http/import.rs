@@ -32,6 +32,25 @@ fn a_scrape_body_is_stored_with_extra_labels() {
     );
 }
 
+/// The parameter, which is VictoriaMetrics', was ignored.
+#[test]
+fn samples_without_a_timestamp_get_that_of_the_request() {
+    let server = Server::start(&[]);
+    let http = server.http();
+    let path = format!("{PATH}?timestamp=1700000000500");
+    let body = b"# HELP\na 1\nb{c=\"d\" e=\"f\"} 2 1700000001000\n";
+    http.post(&path, &[], body).expect_status(204);
+    let expect = [
+        r#"{"__name__":"a"} [[1700000000.5,"1"]]"#,
+        r#"{"__name__":"b","c":"d","e":"f"} [[1700000001,"2"]]"#,
+    ];
+    assert_eq!(everything(http), expect);
+    let answer = http
+        .post(&format!("{PATH}?timestamp=now"), &[], b"a 1\n")
+        .expect_status(400);
+    assert!(answer.text().contains("\"timestamp\""), "{answer:?}");
+}
+
 #[test]
 fn an_invalid_line_is_reported() {
     let server = Server::start(&[]);

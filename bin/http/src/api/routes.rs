@@ -589,7 +589,14 @@ fn messages() -> Vec<Endpoint> {
                 "Stores a scrape body as if it had been scraped now",
             )
             .for_tenants()
-            .takes([EXTRA_LABEL])
+            .takes([
+                EXTRA_LABEL,
+                optional(
+                    "timestamp",
+                    Integer,
+                    "Time of samples without a timestamp, in milliseconds.",
+                ),
+            ])
             .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
             .about(

@@ -125,7 +125,12 @@ impl<'a> Cursor<'a> {
         let is_openmetrics = self.is_openmetrics;
         self.rest = rest;
         self.skip_space();
-        let (word, after) = self.rest.split_once([' ', '\t']).unwrap_or((self.rest, ""));
+        let (word, after) = match self.rest.split_once([' ', '\t']) {
+            Some(parts) => parts,
+            // As in Prometheus, a keyword without anything behind it is a comment.
+            None if !is_openmetrics => return Ok(Line::Nothing),
+            None => (self.rest, ""),
+        };
         if !spaced || !(matches!(word, "HELP" | "TYPE") || word == "UNIT" && is_openmetrics) {
             return if is_openmetrics {
                 Err(format!("invalid comment {:?}", excerpt(rest)))
@@ -209,7 +214,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Reads `{name="value", ...}`. A quoted string without a value is the metric name.
+    /// Reads `{name="value", ...}`. A quoted string without a value is the metric name. As in
+    /// Prometheus, the text format needs no comma between two labels; OpenMetrics does.
     fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
         if !self.eat('{') {
             return Err(format!(
@@ -235,10 +241,12 @@ impl<'a> Cursor<'a> {
                 ));
             }
             self.skip_space();
+            let mut needs_comma = true;
             if self.eat('=') {
                 self.skip_space();
                 let value = self.quoted()?;
                 to.push((name, value));
+                needs_comma = self.is_openmetrics;
             } else if is_quoted && !to.iter().any(|(name, _)| name == "__name__") {
                 to.push((Cow::Borrowed("__name__"), name));
             } else {
@@ -248,7 +256,7 @@ impl<'a> Cursor<'a> {
                 ));
             }
             self.skip_space();
-            if !self.eat(',') && !self.rest.starts_with('}') {
+            if !self.eat(',') && needs_comma && !self.rest.starts_with('}') {
                 return Err(format!(
                     "expected , or }} after a label, got {:?}",
                     excerpt(self.rest)

@@ -39,7 +39,7 @@ pub struct Import {
     /// The compression of the body.
     pub compression: Compression,
     /// The timestamp of samples without one, in milliseconds.
-    pub now_ms: i64,
+    pub default_timestamp_ms: i64,
     /// Labels that all series get. They replace labels of the same name.
     pub extra_labels: Vec<(String, String)>,
     /// Maximum duration.
@@ -216,7 +216,7 @@ fn add_line(
         Line::Sample(mut sample) => {
             *n_samples += 1;
             add_extra(&mut sample.labels, &import.extra_labels);
-            Ok(add_sample(&sample, import.now_ms, builder)?)
+            Ok(add_sample(&sample, import.default_timestamp_ms, builder)?)
         }
         Line::Metadata(metadata) => Ok(family.add(metadata, builder)?),
         Line::Series(mut series) => {
@@ -240,10 +240,10 @@ fn add_line(
 
 fn add_sample(
     sample: &SampleLine<'_>,
-    now_ms: i64,
+    default_timestamp_ms: i64,
     builder: &mut BatchBuilder<'_, '_>,
 ) -> Result<(), WriteError> {
-    let timestamp_ms = sample.timestamp_ms.unwrap_or(now_ms);
+    let timestamp_ms = sample.timestamp_ms.unwrap_or(default_timestamp_ms);
     builder.series(
         sample
             .labels

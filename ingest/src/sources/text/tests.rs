@@ -73,6 +73,10 @@ fn lines_of_both_formats_are_read() {
         (Text, "#HELP a b", "-"),
         (Text, r"# HELP a  b\nc\\d", "Help(\"a\", \"b\\nc\\\\d\""),
         (Text, "# HELP a", "Help(\"a\", \"\""),
+        (Text, "# HELP", "-"),
+        (Text, "# \t TYPE", "-"),
+        (Text, "# HELP ", "! metadata without a metric name"),
+        (Open, "# HELP", "! metadata without a metric name"),
         (Text, "#\tTYPE a counter", "Type(\"a\", Counter"),
         (Text, "# TYPE a untyped", "Type(\"a\", Unknown"),
         (Text, "# TYPE a thing", "! invalid metric type \"thing\""),
@@ -93,6 +97,21 @@ fn lines_of_both_formats_are_read() {
         (Text, r#"a{b="c} 1"#, "! unterminated quoted string"),
         (
             Text,
+            r#"a{b="c" d="e"f="g""h.i"="j"} 1"#,
+            "__name__=a,b=c,d=e,f=g,h.i=j 1",
+        ),
+        (
+            Text,
+            r#"a{b="c" d="e"; f="g"} 1"#,
+            "! expected a label name, got \"; f=\\\"g\\\"} 1\"",
+        ),
+        (
+            Text,
+            r#"{"a" b="c"} 1"#,
+            "! expected , or } after a label, got \"b=\\\"c\\\"} 1\"",
+        ),
+        (
+            Open,
             r#"a{b="c" d="e"} 1"#,
             "! expected , or } after a label, got \"d=\\\"e\\\"} 1\"",
         ),
@@ -256,7 +275,7 @@ fn import() -> Import {
     Import {
         format,
         compression,
-        now_ms: NOW_MS,
+        default_timestamp_ms: NOW_MS,
         extra_labels: Vec::new(),
         timeout: Duration::from_secs(600),
     }

@@ -11,7 +11,7 @@ use varve_ingest::text::{Import, TextFormat};
 
 use super::ingest::{ingest, respond};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::Form;
+use crate::params::{Form, parse_int};
 use crate::serving::request_body::header_text;
 use crate::serving::state::HttpState;
 
@@ -51,6 +51,12 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
     })?;
     let mut form = Form::default();
     form.add(query.as_bytes())?;
+    let default_timestamp_ms = match form.first("timestamp") {
+        "" => Timestamp::now().as_millisecond(),
+        text => {
+            parse_int(text).map_err(|reason| ApiError::invalid_parameter("timestamp", reason))?
+        }
+    };
     let mut extra_labels = Vec::new();
     for pair in form.all("extra_label") {
         match pair.split_once('=') {
@@ -66,7 +72,7 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
     Ok(Import {
         format,
         compression,
-        now_ms: Timestamp::now().as_millisecond(),
+        default_timestamp_ms,
         extra_labels,
         timeout,
     })
@@ -88,10 +94,15 @@ mod tests {
             plain.extra_labels,
             [("job", "x"), ("a", "b=c")].map(|(n, v)| (n.to_owned(), v.to_owned()))
         );
-        assert_eq!(
-            read(&headers, "extra_label=x").unwrap_err().kind,
-            ErrorKind::BadData
-        );
+        for invalid in ["extra_label=x", "timestamp=1.5", "timestamp=now"] {
+            assert_eq!(
+                read(&headers, invalid).unwrap_err().kind,
+                ErrorKind::BadData,
+                "{invalid}"
+            );
+        }
+        let at = read(&headers, "timestamp=1700000000000").unwrap();
+        assert_eq!(at.default_timestamp_ms, 1_700_000_000_000);
         headers.insert(header::CONTENT_ENCODING, "zstd".parse().unwrap());
         let open = read(&headers, "").unwrap();
         assert_eq!(open.compression, Compression::Zstd);
