@@ -82,7 +82,7 @@ fn an_explanation_names_the_step_that_leaves_no_series() {
     assert_eq!(explain("Absent")["reason"], "no series match nothing[5m]");
     assert_eq!(
         explain("Past")["reason"],
-        "no series match m",
+        "the series of m have no sample in its window",
         "the group reads samples of an hour ago"
     );
     fixture

@@ -8,10 +8,11 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use varve_env::{Clock, SystemClock};
-use varve_model::Labels;
+use varve_model::{Labels, TimeRange};
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
 use varve_promql::print;
+use varve_query::usage::{self, SelectorUse};
 use varve_query::{Error, Request, Steps, Value, VectorSample};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
@@ -90,6 +91,12 @@ fn explain_rule(
     let steps = steps(&rule.definition.expr.tree, |expr| {
         evaluate(work, expr, query_time_ms)
     })?;
+    let is_window_empty = match steps.first() {
+        Some(whole) if whole.shown.series == 0 => {
+            is_window_empty(work, steps[culprit(&steps)].expr)?
+        }
+        _ => false,
+    };
     let status = rule.status();
     let hold_ms = match &rule.definition.kind {
         RuleKind::Alerting(alerting) => alerting.for_ms,
@@ -110,7 +117,7 @@ fn explain_rule(
         name: rule.definition.name.clone(),
         query: rule.expr.to_string(),
         time_ms,
-        reason: reason(&status, &steps, hold_ms, time_ms)
+        reason: reason(&status, &steps, is_window_empty, hold_ms, time_ms)
             + &remark(&last_error, group.is_dry_run()),
         state: status.alert_state().to_owned(),
         alerts: alerts
@@ -202,6 +209,22 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     })
 }
 
+/// Returns `true` for a selector whose series exist but have no sample in the window that it reads.
+fn is_window_empty(work: &Work, expr: &Expr) -> Result<bool> {
+    if !matches!(expr.kind, ExprKind::Vector(_) | ExprKind::Matrix(_)) {
+        return Ok(false);
+    }
+    for SelectorUse { matchers, .. } in usage::of(expr) {
+        let db = &work.store.db;
+        let mut series = db.select_first_labels(&work.ctx, &matchers, TimeRange::ALL, 1)?;
+        if let Some(found) = series.next() {
+            found?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn example(sample: &VectorSample) -> ExampleSeries {
     ExampleSeries {
         labels: owned(&sample.labels),
@@ -213,8 +236,15 @@ fn example(sample: &VectorSample) -> ExampleSeries {
 }
 
 /// Returns why the alerts of a rule fire or do not, without the full stop. The alerts are those of
-/// now, so they count only if no evaluation is later than the time.
-fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -> String {
+/// now, so they count only if no evaluation is later than the time. `is_window_empty` tells about
+/// the part that leaves no series.
+fn reason(
+    status: &RuleStatus,
+    steps: &[Step<'_>],
+    is_window_empty: bool,
+    hold_ms: i64,
+    time_ms: i64,
+) -> String {
     let is_past = status.last().is_some_and(|last| time_ms < last.tick.ms());
     let in_state = |state| {
         status
@@ -249,21 +279,25 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
                 whole.shown.series
             )
         }
-        Some(_) => {
-            let culprit = culprit(steps);
-            let inputs: u64 = children(steps, culprit)
-                .map(|child| steps[child].shown.series)
-                .max()
-                .unwrap_or(0);
-            let expr = &steps[culprit].shown.expr;
-            match (&steps[culprit].expr.kind, inputs) {
-                (_, 0) => format!("no series match {expr}"),
-                (ExprKind::Binary(binary), n) if binary.op.is_comparison() => {
-                    format!("none of {n} series passes the comparison in {expr}")
-                }
-                (_, n) => format!("none of {n} series is left by {expr}"),
-            }
+        Some(_) => reason_without_series(steps, is_window_empty),
+    }
+}
+
+/// Returns why an expression has no series.
+fn reason_without_series(steps: &[Step<'_>], is_window_empty: bool) -> String {
+    let culprit = culprit(steps);
+    let inputs: u64 = children(steps, culprit)
+        .map(|child| steps[child].shown.series)
+        .max()
+        .unwrap_or(0);
+    let expr = &steps[culprit].shown.expr;
+    match (&steps[culprit].expr.kind, inputs) {
+        (_, 0) if is_window_empty => format!("the series of {expr} have no sample in its window"),
+        (_, 0) => format!("no series match {expr}"),
+        (ExprKind::Binary(binary), n) if binary.op.is_comparison() => {
+            format!("none of {n} series passes the comparison in {expr}")
         }
+        (_, n) => format!("none of {n} series is left by {expr}"),
     }
 }
 
@@ -350,7 +384,7 @@ mod tests {
             has_matched: false,
             costs,
         };
-        assert_eq!(reason(&status, &steps, 0, 0), expect, "{text}");
+        assert_eq!(reason(&status, &steps, false, 0, 0), expect, "{text}");
     }
 
     #[test]
