@@ -20,6 +20,8 @@ pub type Texts = BTreeMap<String, String>;
 pub(crate) trait Fields {
     /// Noun for the mapping in error messages.
     const WHAT: &str;
+    /// The keys that the mapping may have; none if it may have any.
+    const KEYS: &[&str] = &[];
 
     /// Reads the value of a key: calls `values.next_value` exactly once.
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error>;
@@ -55,7 +57,7 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
         let mut mapping = M::default();
         let mut merged = Vec::new();
         let mut seen = BTreeSet::new();
-        while let Some(key) = map.next_key::<Option<String>>()? {
+        while let Some(key) = map.next_key_seed(NewKey::of::<M>(&seen))? {
             let Some(key) = key else {
                 skip(&mut map)?;
                 continue;
@@ -64,9 +66,6 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
                 merged.extend(map.next_value::<OneOrMany<M>>()?.0);
                 continue;
             }
-            if seen.contains(&key) {
-                return Err(A::Error::custom(format!("key {key:?} is repeated")));
-            }
             mapping.set(&key, &mut map)?;
             seen.insert(key);
         }
@@ -74,6 +73,60 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
             mapping.merge(other);
         }
         Ok(mapping)
+    }
+}
+
+/// Reads a key, `None` if it is null. Fails at an unknown or a repeated one, so that the error has
+/// the position of the key.
+struct NewKey<'a> {
+    known: &'a [&'a str],
+    seen: &'a BTreeSet<String>,
+}
+
+impl<'a> NewKey<'a> {
+    fn of<F: Fields>(seen: &'a BTreeSet<String>) -> Self {
+        Self {
+            known: F::KEYS,
+            seen,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for NewKey<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for NewKey<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, key: D) -> Result<Option<String>, D::Error> {
+        key.deserialize_str(self)
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Option<String>, E> {
+        if self.seen.contains(key) {
+            return Err(E::custom(format!("key {key:?} is repeated")));
+        }
+        if !self.known.is_empty() && key != "<<" && !self.known.contains(&key) {
+            return Err(E::custom(format!("field {key} is unknown")));
+        }
+        Ok(Some(key.to_owned()))
     }
 }
 
@@ -160,16 +213,14 @@ impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
-        while let Some(Text(key)) = map.next_key()? {
+        while let Some(key) = map.next_key_seed(NewKey::of::<F>(&seen))? {
+            let key = key.unwrap_or_default();
             if key == "<<" {
                 map.next_value_seed(InOrderVisitor {
                     fields: &mut *self.fields,
                     is_merged: true,
                 })?;
                 continue;
-            }
-            if seen.contains(&key) {
-                return Err(A::Error::custom(format!("key {key:?} is repeated")));
             }
             self.fields.set(&key, &mut map)?;
             seen.insert(key);

@@ -116,7 +116,7 @@ fn errors_have_positions() {
         ),
         (
             "  - {expr: up, alert: A, labels: {a: b, a: c}}",
-            &["4:34: groups[0].rules[0].labels: key \"a\" is repeated"],
+            &["4:41: groups[0].rules[0].labels: key \"a\" is repeated"],
         ),
         (
             "  - {expr: up, alert: A, for: 5 minutes}",

@@ -86,6 +86,13 @@ impl TestFile {
 
 impl Fields for TestFile {
     const WHAT: &str = "a file of unit tests";
+    const KEYS: &[&str] = &[
+        "rule_files",
+        "evaluation_interval",
+        "group_eval_order",
+        "tests",
+        "fuzzy_compare",
+    ];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -102,6 +109,16 @@ impl Fields for TestFile {
 
 impl Fields for TestGroup {
     const WHAT: &str = "a group of tests";
+    const KEYS: &[&str] = &[
+        "interval",
+        "input_series",
+        "alert_rule_test",
+        "promql_expr_test",
+        "external_labels",
+        "external_url",
+        "name",
+        "start_timestamp",
+    ];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -121,6 +138,7 @@ impl Fields for TestGroup {
 
 impl Fields for InputSeries {
     const WHAT: &str = "a series";
+    const KEYS: &[&str] = &["series", "values"];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -134,6 +152,7 @@ impl Fields for InputSeries {
 
 impl Fields for AlertTest {
     const WHAT: &str = "a test of alerts";
+    const KEYS: &[&str] = &["eval_time", "alertname", "exp_alerts"];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -148,6 +167,7 @@ impl Fields for AlertTest {
 
 impl Fields for ExpectedAlert {
     const WHAT: &str = "an alert";
+    const KEYS: &[&str] = &["exp_labels", "exp_annotations"];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -160,6 +180,7 @@ impl Fields for ExpectedAlert {
 
 impl Fields for ExprTest {
     const WHAT: &str = "a test of an expression";
+    const KEYS: &[&str] = &["expr", "eval_time", "exp_samples"];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -174,6 +195,7 @@ impl Fields for ExprTest {
 
 impl Fields for ExpectedSample {
     const WHAT: &str = "a sample";
+    const KEYS: &[&str] = &["labels", "value", "histogram"];
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
         match key {
@@ -280,5 +302,36 @@ impl Visitor<'_> for ScalarVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
         Ok(Scalar::Text(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The position was that of the mapping with the key, or there was none.
+    #[test]
+    fn an_unknown_or_repeated_key_has_its_own_position() {
+        for (text, expect) in [
+            (
+                "tests:\n- name: a\n  input_series:\n  - series: up\n    value: 1\n",
+                "tests[0].input_series[0]: field value is unknown at line 5 column 5",
+            ),
+            (
+                "tests:\n- name: a\n  interval: 1m\n  name: b\n",
+                "tests[0]: key \"name\" is repeated at line 4 column 3",
+            ),
+            (
+                "tests: []\nfuzzy_compare: true\ntests: []\n",
+                "key \"tests\" is repeated at line 3 column 1",
+            ),
+            (
+                "tests:\n- external_labels:\n    a: b\n    a: c\n",
+                "tests[0].external_labels: key \"a\" is repeated at line 4 column 5",
+            ),
+            ("\nrules: []\n", "field rules is unknown at line 2 column 1"),
+        ] {
+            assert_eq!(TestFile::parse(text).unwrap_err(), expect, "{text}");
+        }
     }
 }
