@@ -1,7 +1,8 @@
 //! A circuit breaker for queries that exceed a memory limit again and again.
 //!
-//! A query is identified by its tenant and user, its text, its step and the length of its range, so
-//! that the refreshes of a dashboard are one query.
+//! A query is identified by its user, its text, its step and the length of its range, so that the
+//! refreshes of a dashboard are one query. A user has one tenant. The tenant itself is not a part:
+//! after a reload with other limits, a success must close the breaker.
 //!
 //! ```text
 //! closed --- `failures_max` failures in a row ---> open: rejected without evaluation
@@ -39,7 +40,7 @@ pub struct QueryBreaker {
     failed: Mutex<HashMap<QueryHash, FailedQuery>>,
 }
 
-/// The hash of the tenant, the user, the text, the step and the length of the range of a query.
+/// The hash of the user, the text, the step and the length of the range of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct QueryHash(u64);
 
@@ -146,9 +147,7 @@ impl QueryBreaker {
     fn key(&self, request: &RequestRecord) -> Option<QueryHash> {
         let steps = request.steps()?;
         let length_ms = steps.end_ms().wrapping_sub(steps.start_ms());
-        let tenant = request.tenant.as_ref().map(|tenant| tenant.id());
         Some(QueryHash(self.hasher.hash_one((
-            tenant,
             &request.user,
             &request.parameters().text,
             steps.step_ms(),
