@@ -43,6 +43,7 @@ fn check_text(prefix: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
     let options = Options {
         ignore_unknown_fields: lint.ignore_unknown_fields,
         features: lint.features.features(),
+        request: None,
     };
     let parsed = text
         .map_err(|error| vec![error_chain(&error)])

@@ -1,12 +1,11 @@
 //! Documents of a text: rule files, and Kubernetes manifests that contain rule files.
 
-use std::sync::Arc;
-
 use serde::Deserialize as _;
 use serde::de::MapAccess;
+use varve_context::QueryContext;
 
 use super::error::{FileError, Position};
-use super::locate::{Step, locate};
+use super::locate::{Source, Step};
 use super::mapping::{Fields, Mapped, Mapping, Text, Texts, next_mapping, next_mappings, skip};
 use super::raw::RawGroup;
 
@@ -22,13 +21,14 @@ pub struct RawFile {
     pub(super) document: usize,
     /// Path to the mapping with `groups`.
     path: Vec<Step>,
-    text: Arc<str>,
+    source: Source,
 }
 
 impl RawFile {
     /// Returns the position of a field below the mapping with `groups`.
     pub(super) fn locate(&self, path: &[Step]) -> Option<Position> {
-        locate(&self.text, self.document, &[&self.path, path].concat())
+        let path = [&self.path, path].concat();
+        self.source.locate(self.document, &path)
     }
 }
 
@@ -37,15 +37,26 @@ impl RawFile {
 /// # Errors
 /// The first syntax error, value of a wrong type, or repeated key.
 pub fn read(text: &str) -> Result<Vec<RawFile>, FileError> {
+    read_for(text, None)
+}
+
+/// Reads all rule files of a text, which `request` sent.
+pub(super) fn read_for(
+    text: &str,
+    request: Option<&QueryContext>,
+) -> Result<Vec<RawFile>, FileError> {
     // YAML allows a byte order mark.
-    let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let source = source_of(text, request)?;
     let mut files = Vec::new();
-    for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
-        let Some(Mapped(document)) = Option::<Mapped<Document>>::deserialize(document)? else {
+    for (number, document) in serde_yaml_ng::Deserializer::from_str(source.text()).enumerate() {
+        let document = Option::<Mapped<Document>>::deserialize(document);
+        let Some(Mapped(document)) = document.map_err(|error| source.error(error))? else {
             continue;
         };
         Reader {
-            text: &text,
+            source: &source,
+            request,
             document: number,
             files: &mut files,
         }
@@ -54,8 +65,16 @@ pub fn read(text: &str) -> Result<Vec<RawFile>, FileError> {
     Ok(files)
 }
 
+fn source_of(text: &str, request: Option<&QueryContext>) -> Result<Source, FileError> {
+    match request {
+        Some(ctx) => Source::of_request(ctx, text),
+        None => Ok(Source::new(text)),
+    }
+}
+
 struct Reader<'a> {
-    text: &'a Arc<str>,
+    source: &'a Source,
+    request: Option<&'a QueryContext>,
     document: usize,
     files: &'a mut Vec<RawFile>,
 }
@@ -104,7 +123,7 @@ impl Reader<'_> {
             unknown,
             document: self.document,
             path,
-            text: Arc::clone(self.text),
+            source: self.source.clone(),
         });
     }
 
@@ -115,10 +134,11 @@ impl Reader<'_> {
             .filter(|(key, text)| text.contains("groups:") && !key.ends_with(".json"))
         {
             let manifest = format!("{name}: {key}");
-            let text: Arc<str> = text.as_str().into();
-            let document = serde_yaml_ng::Deserializer::from_str(&text).next();
+            let source = source_of(text, self.request);
+            let source = source.map_err(|error| error.within(&manifest))?;
+            let document = serde_yaml_ng::Deserializer::from_str(source.text()).next();
             let document = document.map_or(Ok(None), Option::<Mapped<Document>>::deserialize);
-            let document = document.map_err(|error| FileError::from(error).within(&manifest))?;
+            let document = document.map_err(|error| source.error(error).within(&manifest))?;
             let Some(Mapped(Document { groups, .. })) = document else {
                 continue;
             };
@@ -128,7 +148,7 @@ impl Reader<'_> {
                 unknown: Vec::new(),
                 document: 0,
                 path: Vec::new(),
-                text,
+                source,
             });
         }
         Ok(())

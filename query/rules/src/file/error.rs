@@ -13,8 +13,8 @@ pub struct FileError {
 /// A position in a text. Lines and columns count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
-    line: usize,
-    column: usize,
+    pub(super) line: usize,
+    pub(super) column: usize,
 }
 
 impl FileError {
@@ -26,6 +26,14 @@ impl FileError {
     pub(super) fn within(self, location: &str) -> Self {
         Self {
             message: format!("{location}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// Returns the error with other positions.
+    pub(super) fn at(self, position: impl Fn(Position) -> Position) -> Self {
+        Self {
+            positions: self.positions.into_iter().map(position).collect(),
             ..self
         }
     }
@@ -56,7 +64,15 @@ impl From<serde_yaml_ng::Error> for FileError {
 }
 
 impl Position {
-    pub(super) fn of(error: &serde_yaml_ng::Error) -> Option<Self> {
+    /// Returns the position of an event of the parser, whose columns count from 0.
+    pub(super) fn of_marker(marker: granit_parser::Marker) -> Self {
+        Self {
+            line: marker.line(),
+            column: marker.col() + 1,
+        }
+    }
+
+    fn of(error: &serde_yaml_ng::Error) -> Option<Self> {
         let location = error.location()?;
         Some(Self {
             line: location.line(),
@@ -65,11 +81,17 @@ impl Position {
     }
 }
 
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.positions
-            .iter()
-            .try_for_each(|Position { line, column }| write!(f, "{line}:{column}: "))?;
+        for position in &self.positions {
+            write!(f, "{position}: ")?;
+        }
         f.write_str(&self.message)
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! text -> read (document, raw: YAML only) -> RawFile -> check -> RuleFile
+//!          '- yaml: a text that a client sends                '- locate: positions of errors
 //! ```
 //!
 //! Invariants
@@ -19,14 +20,18 @@ mod error;
 mod locate;
 pub(crate) mod mapping;
 mod raw;
+mod yaml;
 
+use varve_context::QueryContext;
 use varve_promql::Features;
 use varve_promql::ast::Expr;
 
+use document::read_for;
 pub use document::{RawFile, read};
 pub use error::FileError;
 pub use mapping::Texts;
 pub use raw::{RawGroup, RawRule};
+pub use yaml::{CanonicalYaml, YAML_DEPTH_MAX};
 
 /// Options of [`parse`].
 #[derive(Debug, Clone, Default)]
@@ -35,6 +40,9 @@ pub struct Options {
     pub ignore_unknown_fields: bool,
     /// The optional parts of PromQL that expressions may use.
     pub features: Features,
+    /// The request that sent the text. Its text, and the texts in it, are read as
+    /// [`CanonicalYaml`].
+    pub request: Option<QueryContext>,
 }
 
 /// A valid rule file. A text may contain several: one per PrometheusRule manifest.
@@ -132,7 +140,7 @@ pub struct Parsed {
 pub fn parse(text: &str, options: &Options) -> Result<Parsed, Vec<FileError>> {
     let mut parsed = Parsed::default();
     let mut errors = Vec::new();
-    let raws = read(text).map_err(|error| vec![error])?;
+    let raws = read_for(text, options.request.as_ref()).map_err(|error| vec![error])?;
     errors.extend(check::repeated_in_manifests(&raws));
     for raw in raws {
         if raw.manifest.is_none() && raw.document > 0 {

@@ -361,6 +361,7 @@ fn groups(context: &Context<'_>, interval: Duration) -> Result<Vec<Group>, Vec<S
     let options = file::Options {
         features,
         ignore_unknown_fields,
+        request: None,
     };
     let alerts_max = Arc::new(AlertsMax::new(usize::MAX));
     let mut groups = Vec::new();

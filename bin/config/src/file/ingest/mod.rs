@@ -131,7 +131,12 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 /// # Errors
 /// A syntax error, or an invalid rule, in Prometheus' words.
 pub fn parse_relabeling(text: &str) -> Result<Relabeling> {
-    let is_list = text.lines().any(|line| line.starts_with("- "));
+    let first_line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && *line != "---" && !line.starts_with('#'));
+    let is_list = text.lines().any(|line| line.starts_with("- "))
+        || first_line.is_some_and(|line| line.starts_with('['));
     let rules = if is_list {
         serde_yaml_ng::from_str(text).map_err(yaml_error)?
     } else {

@@ -55,7 +55,8 @@ pub(crate) async fn backtest(
     let app = state.app.clone();
     let job = job_fn(move |work| {
         let mut charge = work.ctx.charge();
-        let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
+        let text = form.yaml("rules", &mut charge)?;
+        let parsed = parse(work, text, app.rules.features())?;
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
         let settings = GroupSettings {
@@ -122,12 +123,16 @@ fn remove_last_firing(rules: &mut [BacktestedRule]) {
     }
 }
 
-fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
+fn parse(work: &Work, text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
     let options = file::Options {
         features,
+        request: Some(QueryContext::clone(&work.ctx)),
         ..file::Options::default()
     };
-    file::parse(text, &options).map_err(|errors| {
+    let parsed = file::parse(text, &options);
+    // An error may be the deadline.
+    work.ctx.check()?;
+    parsed.map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
         ApiError::invalid_parameter("rules", errors.join("; "))
     })

@@ -10,6 +10,7 @@ use axum::extract::State;
 use varve_config::file as config;
 use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
 use varve_model::{Labels, MatchOp};
+use varve_rules::file::CanonicalYaml;
 use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, Result};
@@ -66,7 +67,7 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
             let receiver = &work.store.receiver;
             receiver.preview_relabeling(&work.ctx, &labels, &mut charge)?
         }
-        text => read_rules(text)?.preview(&work.ctx, &labels, &mut charge)?,
+        text => read_rules(work, text)?.preview(&work.ctx, &labels, &mut charge)?,
     };
     let (result, error) = match result {
         Ok(labels) => (labels, String::new()),
@@ -106,9 +107,17 @@ fn invalid_series(reason: String) -> ApiError {
     ApiError::invalid_parameter("series", reason)
 }
 
-fn read_rules(text: &str) -> Result<Relabeling> {
-    config::parse_relabeling(text)
-        .map_err(|error| ApiError::invalid_parameter("rules", format!("{error:#}")))
+fn read_rules(work: &Work, text: &str) -> Result<Relabeling> {
+    let rewritten = CanonicalYaml::new(&work.ctx, text);
+    // An error may be the deadline.
+    work.ctx.check()?;
+    let rewritten = rewritten.map_err(|error| invalid_rules(error.to_string()))?;
+    config::parse_relabeling(rewritten.text())
+        .map_err(|error| invalid_rules(rewritten.with_original_position(&format!("{error:#}"))))
+}
+
+fn invalid_rules(reason: String) -> ApiError {
+    ApiError::invalid_parameter("rules", reason)
 }
 
 impl TestStep {
