@@ -47,6 +47,10 @@ pub(super) fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> io::Result<()> {
 /// queries, denies new series, clears the result cache and the kept selections. Notes whether
 /// retention waits.
 fn relieve_pressure(app: &App) {
+    let store = app.store();
+    if let Some(store) = &store {
+        app.pressure.reserve(store.db.background_memory() as u64);
+    }
     if app.pressure.check() {
         app.requests.active.interrupt_heaviest(Interrupt::Pressure);
     }
@@ -57,7 +61,6 @@ fn relieve_pressure(app: &App) {
             .query_memory_max(memory_max, query_memory.used()),
     );
 
-    let store = app.store();
     let has_held_blocks = store
         .as_ref()
         .is_some_and(|store| store.db.n_held_blocks() > 0);

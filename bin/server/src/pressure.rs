@@ -13,6 +13,9 @@
 //! Queries alone do not lead to these states. Their shared budget shrinks to the memory that the
 //! rest of the process leaves below state 1 ([`Pressure::query_memory_max`]).
 //!
+//! Flushes and merges need memory that grows with the series and label values in the heads. It is
+//! reserved: new series are rejected, and the budget of queries shrinks, as if it were in use.
+//!
 //! A state ends with the first measurement that is not above its threshold. Nothing has to be
 //! reset.
 //!
@@ -39,6 +42,8 @@ pub struct Pressure {
     refuse_at_percent: u64,
     used: AtomicU64,
     limit: AtomicU64,
+    /// Memory that work in the background will need.
+    reserved: AtomicU64,
 }
 
 impl Pressure {
@@ -50,6 +55,7 @@ impl Pressure {
             refuse_at_percent,
             used: AtomicU64::new(0),
             limit,
+            reserved: AtomicU64::new(0),
         }
     }
 
@@ -63,12 +69,21 @@ impl Pressure {
         self.check_queries().is_err()
     }
 
+    /// Reserves memory for work in the background, instead of what was reserved before.
+    pub fn reserve(&self, bytes: u64) {
+        self.reserved.store(bytes, Ordering::Relaxed);
+    }
+
     /// Collects the metrics of the last measurement.
     pub fn collect(&self) -> Vec<MetricFamily> {
         let (used_bytes, limit_bytes) = self.stats();
         counts([
             ("varve_memory_used_bytes", used_bytes),
             ("varve_memory_limit_bytes", limit_bytes),
+            (
+                "varve_memory_reserved_bytes",
+                self.reserved.load(Ordering::Relaxed),
+            ),
         ])
     }
 
@@ -85,7 +100,7 @@ impl Pressure {
     /// # Errors
     /// The reason of the rejection.
     pub fn check_queries(&self) -> Result<(), String> {
-        self.check_at(self.refuse_at_percent)
+        self.check_at(self.refuse_at_percent, 0)
     }
 
     /// Checks whether writes are admitted.
@@ -93,12 +108,13 @@ impl Pressure {
     /// # Errors
     /// The reason of the rejection.
     pub fn check_writes(&self) -> Result<(), String> {
-        self.check_at((self.refuse_at_percent + 3 * 100) / 4)
+        self.check_at((self.refuse_at_percent + 3 * 100) / 4, 0)
     }
 
     /// Returns `true` if new series are rejected.
     pub fn refuses_new_series(&self) -> bool {
-        self.check_at(self.new_series_percent()).is_err()
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        self.check_at(self.new_series_percent(), reserved).is_err()
     }
 
     /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth
@@ -109,7 +125,8 @@ impl Pressure {
             return max;
         }
         let (used, limit) = self.stats();
-        let others = used.saturating_sub(held as u64);
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let others = used.saturating_sub(held as u64).saturating_add(reserved);
         let left = (limit / 100 * percent).saturating_sub(others);
         usize::try_from(left)
             .unwrap_or(usize::MAX)
@@ -122,9 +139,9 @@ impl Pressure {
         refuse_at.saturating_sub(margin).max(refuse_at / 2)
     }
 
-    fn check_at(&self, percent: u64) -> Result<(), String> {
+    fn check_at(&self, percent: u64, reserved: u64) -> Result<(), String> {
         let (used, limit) = self.stats();
-        if percent >= 100 || used <= limit / 100 * percent {
+        if percent >= 100 || used.saturating_add(reserved) <= limit / 100 * percent {
             return Ok(());
         }
         Err(format!(
@@ -187,6 +204,20 @@ mod tests {
         let off = Pressure::new(Memory::given(1000), 100);
         off.used.store(990, Ordering::Relaxed);
         assert_eq!(off.query_memory_max(400, 0), 400);
+    }
+
+    #[test]
+    fn reserved_memory_is_not_for_new_series_and_queries() {
+        let pressure = Pressure::new(Memory::given(1000), 90);
+        pressure.used.store(700, Ordering::Relaxed);
+        for (reserved, refuses_new_series, query_memory) in
+            [(0, false, 150), (150, false, 50), (151, true, 50)]
+        {
+            pressure.reserve(reserved);
+            assert_eq!(pressure.refuses_new_series(), refuses_new_series);
+            assert_eq!(pressure.query_memory_max(400, 0), query_memory);
+            assert!(pressure.check_queries().is_ok() && pressure.check_writes().is_ok());
+        }
     }
 
     #[test]

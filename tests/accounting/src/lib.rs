@@ -9,18 +9,23 @@
 //! alone. They include bombs: many matchers, wide regexes, long strings, deep nesting, huge steps.
 //! The data are hostile too: long label values, many labels, native histograms with invalid bounds.
 //!
+//! A third property is that of work in the background: a flush and a merge allocate at most what the
+//! store says that they need (`flush.rs`).
+//!
 //! `cargo test` runs a thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number,
-//! and `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs all requests, because
-//! the allocator counts for the whole process.
+//! and `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs at a time, because the
+//! allocator counts for the whole process.
 #![cfg(test)]
 
 mod allocator;
 mod cpu_time;
+mod flush;
 mod random;
 mod requests;
 mod store;
 
 use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use varve_context::{Interrupt, Limit, MemoryBudget, QueryContext};
@@ -86,8 +91,12 @@ impl<T: PartialOrd + Copy + Default + Debug> Overshoots<T> {
     }
 }
 
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn requests_charge_their_memory_and_stop_at_their_deadline() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let n_requests = from_env("VARVE_ACCOUNTING_REQUESTS", 1_000);
     let seed = from_env("VARVE_ACCOUNTING_SEED", 1);
     let (_directory, db) = store::hostile();

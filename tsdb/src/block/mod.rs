@@ -67,7 +67,7 @@ pub(crate) use scan::BlockScan;
 pub(crate) use series_batch::SeriesBatch;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use symbol::Symbol;
-pub(crate) use writer::BlockWriter;
+pub(crate) use writer::{BlockWriter, INDEX_MEMORY_MAX};
 
 #[cfg(test)]
 mod tests;

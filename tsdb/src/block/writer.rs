@@ -26,7 +26,7 @@ use super::timestamps::TimestampColumnWriter;
 use crate::error::{Error, Result};
 
 /// Memory that the index writer uses before it spills to files.
-const INDEX_MEMORY_MAX: usize = 64 << 20;
+pub(crate) const INDEX_MEMORY_MAX: usize = 64 << 20;
 
 /// Writes a block. After an error it must be dropped. Dropping it before [`BlockWriter::finish`]
 /// removes its files.

@@ -113,7 +113,10 @@ fn merge_symbols(
         .iter()
         .map(|stored| stored.block.index.symbol_cursor())
         .collect();
-    let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
+    let mut symbols: Vec<Vec<Symbol>> = Vec::with_capacity(sources.len());
+    for stored in sources {
+        symbols.push(Vec::with_capacity(stored.block.index.n_symbols() as usize));
+    }
     let mut heap = BinaryHeap::new();
     for (idx, cursor) in cursors.iter_mut().enumerate() {
         heap.extend(

@@ -6,11 +6,20 @@ use std::sync::atomic::AtomicBool;
 use varve_model::{Matcher, TimeRange};
 
 use super::Db;
+use crate::block::INDEX_MEMORY_MAX;
 use crate::compact::retention::{Retention, rules::RetentionRule};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::store::FlushStats;
+
+/// Memory of a flush per series in bytes: it ranks all of them, and lists those with samples.
+const MEMORY_PER_SERIES: usize = 40;
+/// Memory of a flush and of a merge beside it per label value in bytes: both map the label values of
+/// their sources to those of the block that they write. A merge has up to twelve sources.
+const MEMORY_PER_LABEL_VALUE: usize = 80;
+/// Memory per label value in bytes of an index that is written, up to [`INDEX_MEMORY_MAX`].
+const INDEX_MEMORY_PER_LABEL_VALUE: usize = 64;
 
 impl Db {
     /// Deletes the samples in `range` of the series that pass all matchers. After this returns, no
@@ -82,6 +91,21 @@ impl Db {
             size: size_bytes,
             rules: rules.into(),
         };
+    }
+
+    /// Estimates the memory in bytes that the next flush, and a merge at the same time, need besides
+    /// the heads. It grows with the series and the label values in the heads.
+    #[must_use]
+    pub fn background_memory(&self) -> usize {
+        let mut n_series = 0;
+        let mut n_values = 0;
+        for shard in &self.store.shards {
+            let head = shard.head();
+            n_series += head.len();
+            n_values += head.n_label_values();
+        }
+        let of_index = INDEX_MEMORY_MAX.min(n_values * INDEX_MEMORY_PER_LABEL_VALUE);
+        n_series * MEMORY_PER_SERIES + n_values * MEMORY_PER_LABEL_VALUE + 2 * of_index
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].

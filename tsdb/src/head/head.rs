@@ -60,6 +60,11 @@ impl Head {
         self.table.len()
     }
 
+    /// Returns the number of values of all labels.
+    pub(crate) fn n_label_values(&self) -> usize {
+        self.table.index.n_values()
+    }
+
     /// Returns the approximate size of series and samples in bytes.
     pub(crate) fn size(&self) -> usize {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.size());

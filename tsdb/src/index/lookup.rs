@@ -33,6 +33,8 @@ pub(crate) struct Index {
     pub(super) names: HashMap<SymbolId, Values>,
     pub(super) all: SlotSet,
     pub(super) size: usize,
+    /// Number of values of all labels.
+    pub(super) n_values: usize,
 }
 
 impl Index {
@@ -40,9 +42,10 @@ impl Index {
     pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
         self.all.insert(slot);
         for (name, value) in labels {
-            self.size = self
-                .size
-                .wrapping_add_signed(self.names.entry(name).or_default().insert(value, slot));
+            let values = self.names.entry(name).or_default();
+            let n_before = values.len();
+            self.size = self.size.wrapping_add_signed(values.insert(value, slot));
+            self.n_values += values.len() - n_before;
         }
     }
 
@@ -55,6 +58,7 @@ impl Index {
     /// Adds a new label with all series that have it.
     pub(crate) fn insert_label(&mut self, name: SymbolId, values: Values) {
         self.size += values.size();
+        self.n_values += values.len();
         let replaced = self.names.insert(name, values);
         debug_assert!(replaced.is_none(), "a label is added once");
     }
@@ -62,6 +66,11 @@ impl Index {
     /// Returns the approximate size of the index in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Returns the number of values of all labels.
+    pub(crate) fn n_values(&self) -> usize {
+        self.n_values
     }
 
     /// Returns the labels with many values whose sorted order is missing or outdated.

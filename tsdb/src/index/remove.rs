@@ -12,8 +12,10 @@ impl Index {
                 continue;
             };
             let size = values.size();
+            let n_before = values.len();
             values.remove(value, slot);
             self.size = self.size + values.size() - size;
+            self.n_values -= n_before - values.len();
             if values.len() == 0 {
                 self.size -= values.size();
                 self.names.remove(&name);

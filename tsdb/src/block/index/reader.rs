@@ -131,6 +131,11 @@ impl Index {
         })
     }
 
+    /// Returns the number of symbols.
+    pub(crate) fn n_symbols(&self) -> u32 {
+        self.dictionary.len()
+    }
+
     /// Returns a cursor over the labels of series.
     pub(crate) fn series_cursor(&self, access: Access) -> SeriesCursor {
         SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, access)

@@ -20,17 +20,26 @@ pub(super) type SymbolMap = HashMap<Pair, Symbol>;
 
 /// Placeholder until [`write_symbols`] assigns the symbols, in the order of the texts.
 const UNKNOWN: Symbol = Symbol(u32::MAX);
+/// Number of values whose texts are copied per acquisition of the head lock.
+const BATCH_VALUES: usize = 1024;
 
-/// Texts of labels, copied from several heads.
+/// Texts, one after the other.
 #[derive(Default)]
 struct Texts(String);
 
-/// A label of a head and its text.
-struct UsedLabel {
+/// A label name of a head.
+struct UsedName {
+    text: Range<usize>,
     shard: usize,
-    pair: Pair,
-    name: Range<usize>,
-    value: Range<usize>,
+    /// The labels of this name, in the list of the shard.
+    labels: Range<usize>,
+}
+
+/// A label value of a head.
+struct UsedValue {
+    text: Range<usize>,
+    shard: usize,
+    label: Pair,
 }
 
 impl Texts {
@@ -40,67 +49,117 @@ impl Texts {
         start..self.0.len()
     }
 
-    fn label(&self, used: &UsedLabel) -> (&str, &str) {
-        (&self.0[used.name.clone()], &self.0[used.value.clone()])
+    fn get(&self, range: &Range<usize>) -> &str {
+        &self.0[range.clone()]
     }
 }
 
 /// Writes the names and values of all labels of series in the part. Returns the symbols by shard.
+///
+/// Memory: 8 bytes for each label besides the returned symbols, the texts of the names, and those of
+/// the values of one name at a time.
 pub(super) fn write_symbols(
     frozen: &[FrozenShard<'_>],
     in_window: &[&[SlotRef]],
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
-    let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
+    let mut symbols = Vec::with_capacity(frozen.len());
+    let mut labels = Vec::with_capacity(frozen.len());
     let mut texts = Texts::default();
-    let mut used = copy_labels(frozen, in_window, &mut symbols, &mut texts);
-
-    // In the order of their texts, each text once.
-    used.sort_unstable_by(|a, b| texts.label(a).cmp(&texts.label(b)));
-    for same_text in used.chunk_by(|a, b| texts.label(a) == texts.label(b)) {
-        let (name, value) = texts.label(&same_text[0]);
-        let symbol = writer.symbol(name, value)?;
-        for used in same_text {
-            symbols[used.shard].insert(used.pair, symbol);
-        }
+    let mut names = Vec::new();
+    for (idx, shard) in frozen.iter().enumerate() {
+        let used = used_labels(shard, in_window[idx]);
+        let mut by_name: Vec<Pair> = used.keys().copied().collect();
+        by_name.sort_unstable();
+        add_names(shard, idx, &by_name, &mut texts, &mut names);
+        symbols.push(used);
+        labels.push(by_name);
+    }
+    names.sort_unstable_by(|a, b| texts.get(&a.text).cmp(texts.get(&b.text)));
+    for same_name in names.chunk_by(|a, b| texts.get(&a.text) == texts.get(&b.text)) {
+        let name = texts.get(&same_name[0].text);
+        write_values(frozen, name, same_name, &labels, writer, &mut symbols)?;
     }
     Ok(symbols)
 }
 
-/// Returns every label of every shard once, with a copy of its text in `texts`. Adds the labels to
-/// `symbols`.
-fn copy_labels(
-    frozen: &[FrozenShard<'_>],
-    in_window: &[&[SlotRef]],
-    symbols: &mut [SymbolMap],
-    texts: &mut Texts,
-) -> Vec<UsedLabel> {
-    let mut used = Vec::new();
-    for (idx, shard) in frozen.iter().enumerate() {
-        let mut last = LastLabels::default();
-        for slots in in_window[idx].chunks(BATCH_SERIES) {
-            let head = shard.shard.head();
-            let first_words = slots
-                .iter()
-                .map(|slot_ref| head.first_label_word(slot_ref.slot));
-            prefetch(first_words);
-            for slot_ref in slots {
-                for (i, pair) in head.pairs(slot_ref.slot).enumerate() {
-                    last.get(i, pair, || {
-                        if symbols[idx].insert(pair, UNKNOWN).is_none() {
-                            used.push(UsedLabel {
-                                shard: idx,
-                                pair,
-                                name: texts.push(head.symbol(pair.0)),
-                                value: texts.push(head.symbol(pair.1)),
-                            });
-                        }
-                    });
-                }
+/// Returns every label of the series once, without its symbol.
+fn used_labels(shard: &FrozenShard<'_>, in_window: &[SlotRef]) -> SymbolMap {
+    let mut used = SymbolMap::new();
+    let mut last = LastLabels::default();
+    for slots in in_window.chunks(BATCH_SERIES) {
+        let head = shard.shard.head();
+        let first_words = slots
+            .iter()
+            .map(|slot_ref| head.first_label_word(slot_ref.slot));
+        prefetch(first_words);
+        for slot_ref in slots {
+            for (i, label) in head.pairs(slot_ref.slot).enumerate() {
+                last.get(i, label, || {
+                    used.insert(label, UNKNOWN);
+                });
             }
         }
     }
     used
+}
+
+/// Adds the names of labels that ascend by name to `names`, with copies of their texts.
+fn add_names(
+    shard: &FrozenShard<'_>,
+    idx: usize,
+    by_name: &[Pair],
+    texts: &mut Texts,
+    names: &mut Vec<UsedName>,
+) {
+    let mut start = 0;
+    for same_name in by_name.chunk_by(|a, b| a.0 == b.0) {
+        let end = start + same_name.len();
+        names.push(UsedName {
+            text: texts.push(shard.shard.head().symbol(same_name[0].0)),
+            shard: idx,
+            labels: start..end,
+        });
+        start = end;
+    }
+}
+
+/// Writes the values of a name in the order of their texts, each text once.
+fn write_values(
+    frozen: &[FrozenShard<'_>],
+    name: &str,
+    same_name: &[UsedName],
+    labels: &[Vec<Pair>],
+    writer: &mut BlockWriter,
+    symbols: &mut [SymbolMap],
+) -> Result<()> {
+    let mut texts = Texts::default();
+    let mut values = Vec::new();
+    for UsedName {
+        shard,
+        labels: range,
+        ..
+    } in same_name
+    {
+        for batch in labels[*shard][range.clone()].chunks(BATCH_VALUES) {
+            let head = frozen[*shard].shard.head();
+            for &label in batch {
+                values.push(UsedValue {
+                    text: texts.push(head.symbol(label.1)),
+                    shard: *shard,
+                    label,
+                });
+            }
+        }
+    }
+    values.sort_unstable_by(|a, b| texts.get(&a.text).cmp(texts.get(&b.text)));
+    for same_text in values.chunk_by(|a, b| texts.get(&a.text) == texts.get(&b.text)) {
+        let symbol = writer.symbol(name, texts.get(&same_text[0].text))?;
+        for used in same_text {
+            symbols[used.shard].insert(used.label, symbol);
+        }
+    }
+    Ok(())
 }
 
 /// The last label at each position, with what belongs to it: most labels of a series are those of
