@@ -5,8 +5,9 @@
 //! 2. Deadline: after its deadline or its cancellation a request uses at most [`OVERSHOOT_MAX`] of
 //!    CPU.
 //!
-//! The requests are queries, selections of series and labels, exemplars, and the parser and printer
-//! alone. They include bombs: many matchers, wide regexes, long strings, deep nesting, huge steps.
+//! The requests are queries, selections of series and labels, exemplars, the parser and printer
+//! alone, templates of alerts, and rule files. They include bombs: many matchers, wide regexes, long
+//! strings, deep nesting, huge steps.
 //! The data are hostile too: long label values, many labels, native histograms with invalid bounds.
 //!
 //! A third property is that of work in the background: a flush and a merge allocate at most what the
@@ -23,6 +24,7 @@ mod flush;
 mod random;
 mod requests;
 mod store;
+mod texts;
 
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};

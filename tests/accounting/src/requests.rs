@@ -9,6 +9,7 @@ use varve_tsdb::{Db, ReadContext};
 
 use crate::random::Random;
 use crate::store::END_MS;
+use crate::texts;
 
 /// A read request.
 pub(crate) enum Request {
@@ -30,6 +31,10 @@ pub(crate) enum Request {
     Exemplars(Vec<Vec<Matcher>>),
     /// Reads the cardinality statistics.
     Cardinality(usize),
+    /// Expands the template of an annotation.
+    Template(String),
+    /// Reads a rule file that a client sends.
+    RuleFile(String),
 }
 
 /// Result of a request. Dropped after its memory is measured.
@@ -49,7 +54,7 @@ pub(crate) fn features() -> Features {
 impl Request {
     /// Generates a request.
     pub(crate) fn random(random: &mut Random) -> Self {
-        match random.below(20) {
+        match random.below(24) {
             0 => Self::Format(query(random, 6)),
             1 => Self::Select {
                 matchers: matchers(random),
@@ -70,6 +75,8 @@ impl Request {
             5 => Self::Exemplars((0..random.size(300)).map(|_| matchers(random)).collect()),
             6 => Self::Cardinality(random.size(10_000)),
             7..=9 => Self::Query(bomb(random), times(random)),
+            10..=12 => Self::Template(texts::template(random)),
+            13 => Self::RuleFile(texts::rule_file(random)),
             _ => Self::Query(query(random, 4), times(random)),
         }
     }
@@ -125,6 +132,8 @@ impl Request {
             } => drop(db.label_values(ctx, name, matchers, TimeRange::ALL)?),
             Self::Exemplars(selectors) => drop(db.exemplars(ctx, selectors, TimeRange::ALL)?),
             Self::Cardinality(limit) => drop(db.cardinality(ctx, *limit)?),
+            Self::Template(text) => texts::expand(db, engine, ctx, text)?,
+            Self::RuleFile(text) => texts::read_rule_file(ctx, text)?,
         }
         Ok(Completed::Other)
     }
@@ -152,6 +161,8 @@ impl Request {
             }
             Self::Exemplars(selectors) => format!("exemplars of {} selectors", selectors.len()),
             Self::Cardinality(limit) => format!("cardinality with limit {limit}"),
+            Self::Template(text) => format!("template of {} bytes: {}", text.len(), cut(text)),
+            Self::RuleFile(text) => format!("rule file of {} bytes: {}", text.len(), cut(text)),
         }
     }
 }
@@ -360,7 +371,7 @@ fn many_matchers(random: &mut Random, n: usize) -> String {
 }
 
 /// Returns a regular expression whose program is large for its length.
-fn wide_regex(random: &mut Random) -> String {
+pub(crate) fn wide_regex(random: &mut Random) -> String {
     let (n, m) = (random.size(1000), random.size(30));
     match random.below(7) {
         0 => format!("(\\\\pL{{1,{m}}}){{1,{}}}", n.min(9)),
