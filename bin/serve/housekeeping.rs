@@ -66,9 +66,9 @@ fn relieve_pressure(app: &App) {
         .is_some_and(|store| store.db.n_held_blocks() > 0);
     app.notifications.set(RETENTION_HELD, has_held_blocks);
     if let Some(store) = store {
-        let is_short = app.pressure.refuses_new_series();
-        store.receiver.set_denies_new_series(is_short);
-        if is_short {
+        let denies_new_series = app.pressure.refuses_new_series();
+        store.receiver.set_denies_new_series(denies_new_series);
+        if app.pressure.needs_cached_memory() {
             store.engine.clear_cache();
             store.db.forget_selections();
         }

@@ -6,15 +6,16 @@
 //!
 //! | state | above | with R = 90 | rejected |
 //! | --- | --- | --- | --- |
-//! | 1 | R - (100 - R) / 2, at least R - 5 and R / 2 | 85 | new series |
+//! | 1 | R - (100 - R) / 2, at least R - 5 and R / 2 | 85 | new series; caches are cleared |
 //! | 2 | R | 90 | and queries, of which the heaviest is canceled |
 //! | 3 | R + 3/4 (100 - R) | 97 | and writes |
 //!
 //! Queries alone do not lead to these states. Their shared budget shrinks to the memory that the
 //! rest of the process leaves below state 1 ([`Pressure::query_memory_max`]).
 //!
-//! Flushes and merges need memory that grows with the series and label values in the heads. It is
-//! reserved: new series are rejected, and the budget of queries shrinks, as if it were in use.
+//! The next flush and merge need memory that grows with the series and label values in the heads. It
+//! is reserved: new series are rejected, and the budget of queries shrinks, as if it were in use.
+//! While a flush or a merge runs, its memory counts twice.
 //!
 //! A state ends with the first measurement that is not above its threshold. Nothing has to be
 //! reset.
@@ -42,7 +43,7 @@ pub struct Pressure {
     refuse_at_percent: u64,
     used: AtomicU64,
     limit: AtomicU64,
-    /// Memory that work in the background will need.
+    /// Memory that the next flush and merge will need.
     reserved: AtomicU64,
 }
 
@@ -69,7 +70,7 @@ impl Pressure {
         self.check_queries().is_err()
     }
 
-    /// Reserves memory for work in the background, instead of what was reserved before.
+    /// Reserves memory for the next flush and merge. Replaces the last reservation.
     pub fn reserve(&self, bytes: u64) {
         self.reserved.store(bytes, Ordering::Relaxed);
     }
@@ -115,6 +116,12 @@ impl Pressure {
     pub fn refuses_new_series(&self) -> bool {
         let reserved = self.reserved.load(Ordering::Relaxed);
         self.check_at(self.new_series_percent(), reserved).is_err()
+    }
+
+    /// Returns `true` if caches should be cleared: the memory in use alone, without what is reserved,
+    /// is above the threshold of new series.
+    pub fn needs_cached_memory(&self) -> bool {
+        self.check_at(self.new_series_percent(), 0).is_err()
     }
 
     /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth
@@ -215,6 +222,7 @@ mod tests {
         {
             pressure.reserve(reserved);
             assert_eq!(pressure.refuses_new_series(), refuses_new_series);
+            assert!(!pressure.needs_cached_memory());
             assert_eq!(pressure.query_memory_max(400, 0), query_memory);
             assert!(pressure.check_queries().is_ok() && pressure.check_writes().is_ok());
         }

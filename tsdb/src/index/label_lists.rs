@@ -356,6 +356,9 @@ impl<L: SlotLabels> ListedSeries<'_, L> {
     /// Returns `true` if one of the series is in `postings`. After too many failures, it returns
     /// `false` for all.
     fn has_any(&mut self, postings: Postings<'_>) -> Result<bool> {
+        if self.has_given_up() {
+            return Ok(false);
+        }
         let Candidates { series, postponed } = &self.candidates;
         if let Some(slots) = series
             && !postings.intersects(slots)

@@ -48,6 +48,8 @@ struct Search<'a> {
     n_max: usize,
     /// Number of candidates that may fail a postponed matcher.
     n_failures_left: usize,
+    /// All candidates so far that pass have samples in the range.
+    all_have_samples: bool,
     scratch: HeadCopies,
     found: Found,
 }
@@ -57,8 +59,9 @@ struct Search<'a> {
 struct Found {
     ranked: Vec<SlotRef>,
     unranked: Vec<SlotRef>,
-    /// Number of candidates that were visited.
+    /// Number of candidates that were visited, and of rounds.
     n_visited: usize,
+    n_rounds: usize,
 }
 
 /// Why a search cannot go on.
@@ -105,6 +108,7 @@ fn find(selection: &Selection<'_>, shard: &Shard, n_max: usize) -> Result<Found>
             ranking: shard.head().ranking(),
             n_max,
             n_failures_left: 0,
+            all_have_samples: true,
             scratch: HeadCopies::of_newest(),
             found: Found {
                 n_visited,
@@ -134,14 +138,15 @@ impl Search<'_> {
         let mut lowest = LowestRanks::new(n_picked);
         let mut is_first_round = true;
         loop {
+            self.found.n_rounds += 1;
             let mut picking = ctx.charge();
             picking.grow(LowestRanks::size_max(n_picked.min(self.n_candidates())))?;
             if self.offer_all(&mut lowest)? == Outcome::BeginAgain {
                 return Ok(Outcome::BeginAgain);
             }
             n_picked = n_picked.saturating_mul(ROUND_GROWTH);
-            if !self.candidates.postponed.is_empty() {
-                // No more can be visited: they pass, or one failure too many ends the search.
+            if !self.candidates.postponed.is_empty() && self.all_have_samples {
+                // No more are visited: they are found, or one failure too many ends the search.
                 n_picked = n_picked.min(self.n_max + self.n_failures_left + 1);
             }
             let round = lowest.next_round(n_picked);
@@ -227,6 +232,8 @@ impl Search<'_> {
                     self.n_failures_left -= 1;
                 } else if head.has_sample(slot_ref, range, view, &mut self.scratch) {
                     found.push(slot_ref);
+                } else {
+                    self.all_have_samples = false;
                 }
             }
         }
@@ -301,6 +308,30 @@ mod tests {
             expect,
             "{matchers:?}"
         );
+    }
+
+    #[test]
+    fn series_without_samples_in_the_range_are_visited_in_few_rounds() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = ranked_store(dir.path());
+        let ctx = ReadContext::unbounded();
+        let open_read = db.store().isolation.begin_read(&ctx).unwrap();
+        let matchers = [Matcher::new(MatchOp::Regexp, "i", ".+").unwrap()];
+        let selection = Selection {
+            ctx: &ctx,
+            store: db.store(),
+            matchers: &matchers,
+            range: TimeRange {
+                start_ms: 0,
+                end_ms: 1,
+            },
+            need: Need::FirstLabels(10),
+            view: &open_read.view,
+            any_order: false,
+        };
+        let found = find(&selection, &db.store().shards[0], 10).unwrap();
+        assert_eq!((found.n_visited, found.ranked.len()), (N_SERIES, 0));
+        assert!(found.n_rounds <= 4, "{} rounds", found.n_rounds);
     }
 
     #[test]

@@ -123,7 +123,10 @@ fn copy_resolved(
             &mut n_evicted,
         )?);
     }
-    resolved.note_evicted(n_evicted);
+    // Heads without samples in the range are not visited.
+    if (0..resolved.n_shards()).all(|shard| selection.is_in_range(shard)) {
+        resolved.note_evicted(n_evicted);
+    }
     if copies.iter().all(HeadCopies::is_empty) {
         return Ok(None);
     }

@@ -18,7 +18,8 @@ use super::selection::{MatchingSeries, Selection};
 use crate::error::Result;
 use crate::label_hint::LabelHint;
 
-/// A list larger than this part of the maximum size is not made.
+/// A list that is estimated to be larger than this part of the maximum size is not made, and one
+/// that is larger is not kept.
 const LIST_SIZE_PART: usize = 8;
 /// Estimated number of kept lists, for the memory that is reserved.
 const ESTIMATED_LISTS: usize = 512;
@@ -112,7 +113,7 @@ impl KeptSelections {
             labels: requested.clone(),
         };
         if let Some(kept) = self.lists.get(&key) {
-            match kept.update(selection, requested)? {
+            match kept.update(selection, requested, charge)? {
                 Updated::Current => {
                     self.n_found.fetch_add(1, Ordering::Relaxed);
                     return Ok(Resolution::Kept(kept));
@@ -137,7 +138,9 @@ impl KeptSelections {
 
     fn keep(&self, key: SelectionKey, resolved: ResolvedSeries) -> Arc<ResolvedSeries> {
         let resolved = Arc::new(resolved);
-        self.lists.insert(key, Arc::clone(&resolved));
+        if resolved.size() <= self.size_max / LIST_SIZE_PART {
+            self.lists.insert(key, Arc::clone(&resolved));
+        }
         resolved
     }
 

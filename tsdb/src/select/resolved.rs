@@ -208,7 +208,11 @@ impl ResolvedSeries {
         &self,
         selection: &Selection<'_>,
         requested: &LabelHint,
+        charge: &mut Charge,
     ) -> Result<Updated> {
+        if self.n_evicted.load(Relaxed) > self.n_series() / SERIES_PER_EVICTED {
+            return Ok(Updated::Outdated);
+        }
         let matchers: Vec<_> = selection.matchers.iter().collect();
         let mut added = Vec::new();
         let mut n_created = Vec::with_capacity(self.n_shards());
@@ -227,6 +231,9 @@ impl ResolvedSeries {
                 if passes(selection, &head, slot_ref, &matchers)? {
                     added.push((shard, slot_ref));
                 }
+                if added.len() > ADDED_MAX {
+                    return Ok(Updated::Outdated);
+                }
             }
         }
         if added.is_empty() {
@@ -235,12 +242,9 @@ impl ResolvedSeries {
             }
             return Ok(Updated::Current);
         }
-        let has_many_evicted = self.n_evicted.load(Relaxed) > self.n_series() / SERIES_PER_EVICTED;
-        if added.len() > ADDED_MAX || has_many_evicted {
-            return Ok(Updated::Outdated);
-        }
-        let mut grown = self.grown_by(selection, requested, &added);
-        grown.n_created = n_created.into_iter().map(AtomicU64::new).collect();
+        charge.grow(self.size)?;
+        let n_created = n_created.into_iter().map(AtomicU64::new).collect();
+        let grown = self.grown_by(selection, requested, &added, n_created);
         Ok(Updated::Grown(grown))
     }
 
@@ -250,9 +254,11 @@ impl ResolvedSeries {
         selection: &Selection<'_>,
         requested: &LabelHint,
         added: &[(usize, SlotRef)],
+        n_created: Vec<AtomicU64>,
     ) -> Self {
         let mut grown = Self {
             slots: self.slots.clone(),
+            n_created,
             ..Self::default()
         };
         if matches!(requested, LabelHint::None) {

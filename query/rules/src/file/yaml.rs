@@ -1,7 +1,7 @@
 //! A YAML text that a client sends, bounded and rewritten before the library of serde reads it.
 //!
 //! That library knows no deadline. For each token it takes time in proportion to the depth of
-//! nesting, and each alias copies what it refers to. So another parser, which has limits and stops
+//! nesting. For each alias it copies what the alias refers to. So another parser, which has limits and stops
 //! between events, reads the text first. It rejects aliases, and its events are written in a form
 //! that all parsers read alike: an event on each line, flow collections, quoted strings. Only this
 //! text is read further, because two parsers may read one text differently
@@ -12,8 +12,8 @@ use varve_context::QueryContext;
 
 use super::error::{FileError, Position};
 
-/// Maximum number of mappings, and of sequences, of a text within each other. A PrometheusRule in a
-/// list has 8.
+/// Maximum number of mappings and sequences of a text within each other. A PrometheusRule in a list
+/// has 8.
 pub const YAML_DEPTH_MAX: usize = 64;
 /// Maximum bytes of a word that may be a number, a boolean or null.
 const WORD_SIZE_MAX: usize = 64;
@@ -30,7 +30,7 @@ impl CanonicalYaml {
     /// Rewrites a text.
     ///
     /// # Errors
-    /// A syntax error, an alias, a tag of a type that YAML does not define, more than
+    /// A syntax error, an alias, a tag other than `!`, `!!str`, `!!seq` and `!!map`, more than
     /// [`YAML_DEPTH_MAX`] levels of nesting, or the reason why the request must end.
     pub fn new(ctx: &QueryContext, text: &str) -> Result<Self, FileError> {
         let options = granit_parser::options! {
@@ -124,15 +124,15 @@ impl Writer {
             Event::SequenceStart(_, _, tag) => {
                 has_tag(tag.as_deref(), "seq")?;
                 self.node(position, "[");
-                self.open.push(Open::Sequence { is_empty: true });
+                self.open(Open::Sequence { is_empty: true })?;
             }
             Event::MappingStart(_, _, tag) => {
                 has_tag(tag.as_deref(), "map")?;
                 self.node(position, "{");
-                self.open.push(Open::Mapping {
+                self.open(Open::Mapping {
                     is_empty: true,
                     has_key: false,
-                });
+                })?;
             }
             Event::SequenceEnd => {
                 self.open.pop();
@@ -147,6 +147,18 @@ impl Writer {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Opens a collection.
+    ///
+    /// # Errors
+    /// There are [`YAML_DEPTH_MAX`] around it. The parser bounds only those of one kind.
+    fn open(&mut self, collection: Open) -> Result<(), String> {
+        if self.open.len() == YAML_DEPTH_MAX {
+            return Err("recursion limit exceeded".to_owned());
+        }
+        self.open.push(collection);
         Ok(())
     }
 
@@ -302,13 +314,27 @@ mod tests {
     /// 80 kB took the library two seconds of CPU, 950 kB a minute.
     #[test]
     fn nesting_is_bounded() {
-        for open in ["[", "{a: ", "- ", "{a: #}\n", "[\n"] {
-            let error = rewrite(&open.repeat(300_000)).unwrap_err();
+        let check = |text: &str| {
+            let error = rewrite(text).unwrap_err();
+            let start = &text[..8];
             assert!(
                 error.ends_with("recursion limit exceeded"),
-                "{open}: {error}"
+                "{start}: {error}"
             );
+        };
+        for open in ["[", "{a: ", "- ", "{a: #}\n", "[\n"] {
+            check(&open.repeat(300_000));
         }
+        // Flow collections in block collections.
+        let half = YAML_DEPTH_MAX / 2;
+        check(
+            &[
+                "- ".repeat(half),
+                "[".repeat(half + 1),
+                "]".repeat(half + 1),
+            ]
+            .concat(),
+        );
         let deep = "[".repeat(YAML_DEPTH_MAX) + &"]".repeat(YAML_DEPTH_MAX);
         rewrite(&deep).unwrap();
         rewrite(&"%TAG !a! x\n".repeat(80_000)).unwrap_err();

@@ -108,6 +108,7 @@ impl Vector {
         self.held.grow(other.held.n_samples())?;
         self.series.append(&mut other.series);
         self.charge.absorb(other.charge);
+        self.spare += other.spare;
         Ok(())
     }
 

@@ -56,8 +56,8 @@ impl Texts {
 
 /// Writes the names and values of all labels of series in the part. Returns the symbols by shard.
 ///
-/// Memory: 8 bytes for each label besides the returned symbols, the texts of the names, and those of
-/// the values of one name at a time.
+/// Memory: 8 bytes for each label besides the returned symbols, the texts of the names, and for the
+/// values of one name at a time 32 bytes each and their texts.
 pub(super) fn write_symbols(
     frozen: &[FrozenShard<'_>],
     in_window: &[&[SlotRef]],
