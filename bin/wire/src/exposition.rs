@@ -21,18 +21,21 @@ pub fn write_metric_name(out: &mut Vec<u8>, name: &str) {
     }
 }
 
-/// Appends a series: its metric name, and its other labels in braces, if it has any.
+/// Appends a series: its metric name, which may be empty, and its other labels in braces, if it has
+/// any.
 pub fn write_series<N: AsRef<str>, V: AsRef<str>>(
     out: &mut Vec<u8>,
     name: &str,
     labels: impl IntoIterator<Item = (N, V)>,
 ) {
     let mut separator = b'{';
-    if !is_legacy_metric_name(name) {
-        out.push(separator);
-        separator = b',';
+    if !name.is_empty() {
+        if !is_legacy_metric_name(name) {
+            out.push(separator);
+            separator = b',';
+        }
+        write_metric_name(out, name);
     }
-    write_metric_name(out, name);
     for (name, value) in labels {
         out.push(separator);
         separator = b',';
@@ -82,6 +85,7 @@ mod tests {
             ":a:b{c=\"d\\\"\\\\\\n\té\"}",
         );
         check("a.b", &[], r#"{"a.b"}"#);
+        check("", &[("a", "b")], r#"{a="b"}"#);
         check("1", &[("ä", "")], r#"{"1","ä"=""}"#);
         // A colon is legal in a metric name only.
         check("a", &[("b:c", "d"), ("_", "e")], r#"a{"b:c"="d",_="e"}"#);

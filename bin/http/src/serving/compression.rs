@@ -7,7 +7,9 @@
 //! coding is written, so that it never parses as complete.
 //!
 //! The memory of an encoder is charged to the memory of the request. If that is exhausted, the
-//! response is not compressed. Its output is charged until it is written to the socket.
+//! response is not compressed. Its output is charged until it is written to the socket. If memory is
+//! exhausted after the response has begun, pieces of output are not charged: a response that has
+//! begun is not cut off, and hyper asks for few pieces at a time.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -280,12 +282,12 @@ struct Compressed {
 
 impl Compressed {
     /// Returns a part of the body.
-    fn frame(&self, bytes: Vec<u8>) -> Result<Frame<Bytes>, axum::Error> {
+    fn frame(&self, bytes: Vec<u8>) -> Frame<Bytes> {
         let mut charge = self.memory.charge();
-        charge
-            .grow_without_waiting(bytes.capacity())
-            .map_err(axum::Error::new)?;
-        Ok(Frame::data(charged(bytes, charge)))
+        Frame::data(match charge.grow_without_waiting(bytes.capacity()) {
+            Ok(()) => charged(bytes, charge),
+            Err(_exhausted) => bytes.into(),
+        })
     }
 }
 
@@ -310,7 +312,7 @@ impl HttpBody for Compressed {
                     None => {
                         let end = this.encoder.take().map(|encoder| {
                             let end = encoder.finish().map_err(axum::Error::new)?;
-                            this.frame(end)
+                            Ok(this.frame(end))
                         });
                         return Poll::Ready(end);
                     }
@@ -322,7 +324,7 @@ impl HttpBody for Compressed {
             }
             let ready = encoder.take();
             if !ready.is_empty() {
-                return Poll::Ready(Some(this.frame(ready)));
+                return Poll::Ready(Some(Ok(this.frame(ready))));
             }
             if !this.pending.is_empty() {
                 // Yields to other tasks of this thread.
