@@ -114,6 +114,14 @@ fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
     );
 }
 
+/// Runs `promtool tsdb dump-openmetrics`, and quotes the names that are no legacy names. promtool
+/// does not, and cannot read its own output.
+fn dump_openmetrics_of_promtool(args: &[String]) -> String {
+    succeeded(run("promtool", args, ""))
+        .replace("demo.dotted.metric{", "{\"demo.dotted.metric\",")
+        .replace(",label.with.dots=", ",\"label.with.dots\"=")
+}
+
 #[test]
 fn selections_are_dumped_as_promtool_dumps_them() {
     let Some((dir, original)) = recorded(&["promtool"]) else {
@@ -131,7 +139,10 @@ fn selections_are_dumped_as_promtool_dumps_them() {
             let args = ["tsdb", command, path(dir)].into_iter().chain(flags);
             args.map(str::to_owned).collect::<Vec<_>>()
         };
-        let theirs = succeeded(run("promtool", &of(&original), ""));
+        let theirs = match command {
+            "dump" => succeeded(run("promtool", &of(&original), "")),
+            _ => dump_openmetrics_of_promtool(&of(&original)),
+        };
         assert!(theirs.lines().count() > 1000, "{command}");
         for of_dir in [&original, &data] {
             assert!(
@@ -140,7 +151,8 @@ fn selections_are_dumped_as_promtool_dumps_them() {
             );
         }
     }
-    let theirs = succeeded(promtool(&["tsdb", "dump-openmetrics", path(&original)]));
+    let args = ["tsdb", "dump-openmetrics", path(&original)].map(str::to_owned);
+    let theirs = dump_openmetrics_of_promtool(&args);
     assert!(
         succeeded(varve(&["tsdb", "dump-openmetrics", path(&original)])) == theirs,
         "the dumps differ"
