@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::text;
-use crate::harness::{Http, Process, Prometheus, Server, missing, wait_for, wait_until};
+use crate::harness::{
+    Http, Process, Prometheus, Server, WriteRequest, missing, now_ms, series, wait_for, wait_until,
+};
 
 /// Returns the shell blocks of a section of docs/guides/migration.md.
 fn recipes(section: &str) -> Vec<String> {
@@ -89,6 +91,59 @@ impl Drop for Agent {
     }
 }
 
+/// Series of pods, of which one ended nine minutes ago, and a name that needs quotes.
+struct SeriesThatEnd {
+    end_ms: i64,
+}
+
+impl SeriesThatEnd {
+    const SELECTOR: &str = "{__name__=~'mem|node.cpu-é'}";
+
+    fn write_to(vm: &Http) -> Self {
+        let end_ms = now_ms() - 540_000;
+        let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+        let samples = |end_ms: i64, value: f64| -> Vec<(i64, f64)> {
+            (1..10)
+                .rev()
+                .map(|i| (end_ms - i * 15_000, value))
+                .collect()
+        };
+        let ended = [samples(end_ms, 3.0), vec![(end_ms, stale)]].concat();
+        let running = [samples(end_ms, 7.0), samples(end_ms + 150_000, 7.0)].concat();
+        vm.write(&WriteRequest::new([
+            series(&[("__name__", "mem"), ("pod", "a")], &ended),
+            series(&[("__name__", "mem"), ("pod", "b")], &running),
+            series(&[("__name__", "node.cpu-é")], &ended),
+        ]))
+        .expect_status(204);
+        Self { end_ms }
+    }
+
+    /// Checks that the copy ends where the source ends.
+    fn check(&self, copy: &Http, source: &Http) {
+        let exported = [copy, source].map(|http| {
+            let parameters = [("match[]", Self::SELECTOR)];
+            let text = http.form("/api/v1/export", &parameters).text();
+            let mut lines: Vec<Value> = text
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            lines.sort_by_key(|line| line["metric"].to_string());
+            lines
+        });
+        assert_eq!(exported[0], exported[1]);
+        assert_eq!(exported[0].len(), 3);
+        for (offset_ms, sum, count) in [(-1, "10", "2"), (0, "7", "1"), (60_000, "7", "1")] {
+            let time = format!("{}", (self.end_ms + offset_ms) as f64 / 1000.0);
+            for (query, expect) in [("sum(mem)", sum), ("count(mem)", count)] {
+                let parameters = [("query", query), ("time", &time)];
+                let data = copy.query("/api/v1/query", &parameters).data();
+                assert_eq!(data["result"][0]["value"][1], expect, "{query} {offset_ms}");
+            }
+        }
+    }
+}
+
 #[test]
 fn from_prometheus_and_back() {
     if missing(&["prometheus", "promtool", "curl"]) {
@@ -159,14 +214,7 @@ fn from_prometheus_and_back() {
 
 #[test]
 fn from_victoria_metrics_and_back() {
-    if missing(&[
-        "victoria-metrics",
-        "vmagent",
-        "vmctl",
-        "script",
-        "curl",
-        "sed",
-    ]) {
+    if missing(&["victoria-metrics", "vmagent", "vmctl", "script", "curl"]) {
         return;
     }
     let work = tempfile::tempdir().unwrap();
@@ -234,18 +282,22 @@ fn from_victoria_metrics_and_back() {
     }
     drop(agent);
 
+    let ends = SeriesThatEnd::write_to(&vm);
     vm.get("/internal/force_flush").expect_status(200);
     run(history, &variables);
-    let exported = std::fs::read_to_string(path("history.txt")).unwrap();
-    let n_exported = exported
+    let exported = std::fs::read_to_string(path("history.jsonl")).unwrap();
+    let n_exported: usize = exported
         .lines()
-        .filter(|line| line.starts_with("up{") && line.contains("job=\"old\""))
-        .count();
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["metric"]["__name__"] == "up" && line["metric"]["job"] == "old")
+        .map(|line| line["values"].as_array().map_or(0, Vec::len))
+        .sum();
     assert!(n_exported >= 3, "{n_exported}");
     assert_eq!(
         value(server.http(), "count_over_time(up{job='old'}[1h])"),
         n_exported as f64
     );
+    ends.check(server.http(), &vm);
     run(check, &variables);
 
     let printed = run(way_back, &variables);

@@ -37,9 +37,9 @@ fn samples_are_exported_in_parts() {
         ],
     );
     let expect = concat!(
-        r#"{"metric":{"__name__":"a","x":"\""},"values":[1,null],"timestamps":[1700000000000,1700000001000]}"#,
+        r#"{"metric":{"__name__":"a","x":"\""},"values":[1,"NaN"],"timestamps":[1700000000000,1700000001000]}"#,
         "\n",
-        r#"{"metric":{"__name__":"a","x":"\""},"values":["Infinity"],"timestamps":[1700000002000]}"#,
+        r#"{"metric":{"__name__":"a","x":"\""},"values":["Infinity",null],"timestamps":[1700000002000,1700000003000]}"#,
         "\n",
         r#"{"metric":{"__name__":"b"},"values":[1],"timestamps":[1700000000000]}"#,
         "\n",
@@ -104,6 +104,48 @@ fn an_export_holds_at_most_its_budget_and_ends_with_its_client() {
     wait_until("the export to end", || {
         active() == 0.0 && server.metric("varve_query_memory_bytes") == 0.0
     });
+}
+
+/// A NaN of VictoriaMetrics was stored as a value, so that sums were NaN after the end of a series.
+#[test]
+fn null_is_the_end_of_a_series() {
+    let server = Server::start(&[]);
+    let http = server.http();
+    let body = concat!(
+        r#"{"metric":{"__name__":"m","pod":"a"},"values":[1,null,"NaN"],"timestamps":[1700000000000,1700000015000,1700000030000]}"#,
+        "\n",
+        r#"{"metric":{"__name__":"m","pod":"b"},"values":[7,7],"timestamps":[1700000000000,1700000015000]}"#,
+        "\n",
+    );
+    http.post("/api/v1/import", &[], body.as_bytes())
+        .expect_status(204);
+    let sum = |time: &str| {
+        let parameters = [("query", "sum(m)"), ("time", time)];
+        http.query("/api/v1/query", &parameters).data()["result"][0]["value"][1].to_string()
+    };
+    let sums = ["1700000014", "1700000016", "1700000031"].map(sum);
+    assert_eq!(sums, ["\"8\"", "\"7\"", "\"NaN\""]);
+    assert_eq!(export(http, &[("match[]", "m")]), body);
+
+    let other = Server::start(&[]);
+    let expected = [
+        ("value", r#"[1,"NaN","NaN"]"#),
+        ("marker", "[1,null,null]"),
+        ("skip", "[1]"),
+    ];
+    for (meaning, values) in expected {
+        let path = format!("/api/v1/import?nan={meaning}&extra_label=nan={meaning}");
+        let other = other.http();
+        other.post(&path, &[], body.as_bytes()).expect_status(204);
+        let exported = export(
+            other,
+            &[("match[]", &format!("m{{nan={meaning:?},pod='a'}}"))],
+        );
+        assert!(
+            exported.contains(&format!("\"values\":{values},")),
+            "{exported}"
+        );
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! /api/v1/export: all samples of the selected series, in VictoriaMetrics' JSON line format.
 //!
 //! A line is a series with at most `max_rows_per_line` samples:
-//! `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1700000000000]}`. NaN is `null`,
-//! infinities are the strings `Infinity` and `-Infinity`. Staleness markers and native histograms
-//! are skipped, as the format has neither. Lines are written while series are read. The memory of a
-//! request is one series.
+//! `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1700000000000]}`. A staleness marker is
+//! `null`, as in VictoriaMetrics, which stores no other NaN. NaN and infinities are the strings
+//! `NaN`, `Infinity` and `-Infinity`. Native histograms are skipped, as the format has none. Lines
+//! are written while series are read. The memory of a request is one series.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ impl Request {
 
     fn write(&self, work: &mut Work, labels: &Labels, columns: &SampleColumns) -> Result<()> {
         let mut floats = (0..columns.len())
-            .filter(|&idx| columns.histogram(idx).is_none() && !is_stale_nan(columns.values[idx]))
+            .filter(|&idx| columns.histogram(idx).is_none())
             .peekable();
         let mut charge = work.ctx.charge();
         charge.grow(size_of::<usize>() * self.rows_per_line.min(columns.len()))?;
@@ -140,7 +140,8 @@ fn write_value(out: &mut Vec<u8>, value: f64) {
     match value {
         f64::INFINITY => out.extend_from_slice(b"\"Infinity\""),
         f64::NEG_INFINITY => out.extend_from_slice(b"\"-Infinity\""),
-        _ if value.is_nan() => out.extend_from_slice(b"null"),
+        _ if is_stale_nan(value) => out.extend_from_slice(b"null"),
+        _ if value.is_nan() => out.extend_from_slice(b"\"NaN\""),
         _ if value == 0.0 || PLAIN.contains(&value.abs()) => write_number(out, &value),
         _ => write_number(out, &format_args!("{value:e}")),
     }
@@ -153,6 +154,7 @@ fn write_number(out: &mut Vec<u8>, number: &impl std::fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_model::staleness::STALE_NAN_BITS;
 
     #[test]
     fn values_are_json_numbers_that_parse_to_the_same_bits() {
@@ -179,7 +181,8 @@ mod tests {
             assert!(out.len() <= 24, "{}", String::from_utf8_lossy(&out));
         }
         for (value, expect) in [
-            (f64::NAN, "null"),
+            (f64::from_bits(STALE_NAN_BITS), "null"),
+            (f64::NAN, "\"NaN\""),
             (f64::INFINITY, "\"Infinity\""),
             (f64::NEG_INFINITY, "\"-Infinity\""),
         ] {

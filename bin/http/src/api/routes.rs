@@ -38,6 +38,7 @@ use crate::serving::app::App;
 use crate::serving::redirect::API;
 use crate::serving::state::HttpState;
 use crate::serving::{cors, redirect};
+use varve_ingest::text::NanMeaning;
 use varve_server::lifecycle::Phase;
 
 const LIMIT: Parameter = optional(
@@ -67,6 +68,16 @@ const MATCH: Parameter = optional(
 );
 const EXTRA_LABEL: Parameter =
     optional("extra_label", Texts, "Labels to add, each as `name=value`.");
+const IMPORT_TIMESTAMP: Parameter = optional(
+    "timestamp",
+    Integer,
+    "Time of samples without a timestamp, in milliseconds.",
+);
+const NAN: Parameter = optional(
+    "nan",
+    OneOf(&NanMeaning::NAMES),
+    "What a NaN means: a staleness marker, the value NaN, or no sample.",
+);
 const MATCH_REQUIRED: Parameter = Parameter {
     is_required: true,
     ..MATCH
@@ -589,14 +600,7 @@ fn messages() -> Vec<Endpoint> {
                 "Stores a scrape body as if it had been scraped now",
             )
             .for_tenants()
-            .takes([
-                EXTRA_LABEL,
-                optional(
-                    "timestamp",
-                    Integer,
-                    "Time of samples without a timestamp, in milliseconds.",
-                ),
-            ])
+            .takes([EXTRA_LABEL, IMPORT_TIMESTAMP, NAN])
             .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
             .about(
@@ -604,7 +608,7 @@ fn messages() -> Vec<Endpoint> {
                 "Stores samples in VictoriaMetrics' JSON line format",
             )
             .for_tenants()
-            .takes([EXTRA_LABEL])
+            .takes([EXTRA_LABEL, NAN])
             .takes_message("application/stream+json"),
         get_post("/api/v1/export", export::export)
             .about(

@@ -1,11 +1,13 @@
 //! The arguments of `varve tsdb`: promtool's, and Varve's own.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use varve_client::Url;
+use varve_ingest::text::NanMeaning;
 use varve_system::quantity::parse_duration;
 
 use crate::label::parse_label;
@@ -118,14 +120,17 @@ pub struct TsdbAnalyzeArgs {
 /// `varve tsdb create-blocks-from ...`.
 #[derive(Debug, Subcommand)]
 pub enum CreateBlocksCommand {
-    /// Create Prometheus blocks from a file in the OpenMetrics format
+    /// Create Prometheus blocks from a file in the OpenMetrics format; each sample needs a
+    /// timestamp, and the last line is # EOF
     Openmetrics(TsdbBackfillArgs),
+    /// Create Prometheus blocks from VictoriaMetrics' JSON lines, as /api/v1/export returns them
+    JsonLines(TsdbBackfillArgs),
 }
 
-/// Arguments of `varve tsdb create-blocks-from openmetrics`.
+/// Arguments of `varve tsdb create-blocks-from ...`.
 #[derive(Debug, Clone, Args)]
 pub struct TsdbBackfillArgs {
-    /// File; each sample needs a timestamp, and the last line is # EOF
+    /// File
     #[arg(value_name = "INPUT")]
     pub(super) input: PathBuf,
 
@@ -148,6 +153,11 @@ pub struct TsdbBackfillArgs {
     /// Maximum duration of a block; 2h, 6h, 18h, ... are used
     #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = parse_duration)]
     pub(super) max_block_duration: Duration,
+
+    /// What a NaN means: the end of a series (marker), the value NaN (value), or no sample (skip)
+    /// [default: value; of JSON, null is a marker]
+    #[arg(long, value_name = "MEANING", value_parser = NanMeaning::from_str)]
+    pub(super) nan: Option<NanMeaning>,
 }
 
 /// Arguments of `varve tsdb import`.

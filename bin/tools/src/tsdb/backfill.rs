@@ -1,4 +1,5 @@
-//! `varve tsdb create-blocks-from openmetrics`: creates Prometheus blocks from a file of samples.
+//! `varve tsdb create-blocks-from openmetrics` and `json-lines`: creates Prometheus blocks from a
+//! file of samples.
 //!
 //! The file is read once for its timestamps, then once for each group of windows whose samples fit
 //! in memory. Most files are one group. Samples may be in any order. Of several samples of a series
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use varve_env::{Fs, RealFs};
-use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
+use varve_ingest::text::{Line, LineReader, Pairs, TextFormat};
 use varve_model::{Labels, Sample};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
@@ -32,11 +33,12 @@ const WINDOWS_MAX: usize = 50_000;
 /// Number of block durations in Prometheus' compaction. Each is three times the previous one.
 const N_LENGTHS: u32 = 10;
 
-/// Creates the blocks and prints them.
-pub(super) fn backfill(args: &TsdbBackfillArgs) -> Result<()> {
+/// Creates the blocks of a file in a format and prints them.
+pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()> {
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
     let backfill = Backfill {
         args,
+        format,
         length_ms: block_length_ms(max_ms),
     };
     let counts = backfill.counts().context("getting min and max timestamp")?;
@@ -74,6 +76,7 @@ type Samples = Vec<Sample>;
 
 struct Backfill<'a> {
     args: &'a TsdbBackfillArgs,
+    format: TextFormat,
     length_ms: i64,
 }
 
@@ -81,10 +84,12 @@ impl Backfill<'_> {
     /// Returns the number of samples per window.
     fn counts(&self) -> Result<BTreeMap<i64, u64>> {
         let mut counts = BTreeMap::new();
-        self.visit(|timestamp_ms, _| {
-            *counts
-                .entry(timestamp_ms.div_euclid(self.length_ms))
-                .or_default() += 1;
+        self.visit(|_, samples| {
+            for sample in samples {
+                *counts
+                    .entry(sample.timestamp_ms.div_euclid(self.length_ms))
+                    .or_default() += 1;
+            }
             ensure!(
                 counts.len() <= WINDOWS_MAX,
                 "the samples need more than {WINDOWS_MAX} blocks"
@@ -97,37 +102,64 @@ impl Backfill<'_> {
     /// Returns the samples of some windows.
     fn samples(&self, windows: &BTreeSet<i64>) -> Result<BTreeMap<i64, HashMap<Labels, Samples>>> {
         let mut found: BTreeMap<i64, HashMap<Labels, Samples>> = BTreeMap::new();
-        self.visit(|timestamp_ms, sample| {
-            let window = timestamp_ms.div_euclid(self.length_ms);
-            if windows.contains(&window) {
-                let labels = labels(&sample.labels, &self.args.labels)?;
-                let sample = Sample {
-                    timestamp_ms,
-                    value: sample.value,
-                };
+        self.visit(|pairs, samples| {
+            let mut of_line: BTreeMap<i64, Samples> = BTreeMap::new();
+            for &sample in samples {
+                let window = sample.timestamp_ms.div_euclid(self.length_ms);
+                if windows.contains(&window) {
+                    of_line.entry(window).or_default().push(sample);
+                }
+            }
+            if of_line.is_empty() {
+                return Ok(());
+            }
+            let labels = labels(pairs, &self.args.labels)?;
+            for (window, samples) in of_line {
                 found
                     .entry(window)
                     .or_default()
-                    .entry(labels)
+                    .entry(labels.clone())
                     .or_default()
-                    .push(sample);
+                    .extend(samples);
             }
             Ok(())
         })?;
         Ok(found)
     }
 
-    /// Calls `each` for every sample of the file with its timestamp.
-    fn visit(&self, mut each: impl FnMut(i64, &SampleLine<'_>) -> Result<()>) -> Result<()> {
+    /// Calls `each` for the labels and samples of every line of the file.
+    fn visit(&self, mut each: impl FnMut(&Pairs<'_>, &[Sample]) -> Result<()>) -> Result<()> {
         let path = &self.args.input;
         let file = File::open(path).with_context(|| format!("open {path:?}"))?;
-        let mut lines = LineReader::new(BufReader::new(file), TextFormat::OpenMetrics);
+        let mut lines = LineReader::new(BufReader::new(file), self.format);
         while let Some(line) = lines.read()? {
-            let Line::Sample(sample) = line else { continue };
-            let timestamp_ms = sample
-                .timestamp_ms
-                .context("expected timestamp for series got none")?;
-            each(timestamp_ms, &sample)?;
+            let line = match self.args.nan {
+                Some(nan) => line.with_nan(nan),
+                None => line,
+            };
+            match line {
+                Line::Sample(line) => {
+                    let sample = Sample {
+                        timestamp_ms: line
+                            .timestamp_ms
+                            .context("expected timestamp for series got none")?,
+                        value: line.value,
+                    };
+                    each(&line.labels, &[sample])?;
+                }
+                Line::Series(line) => {
+                    let samples: Samples = line
+                        .samples
+                        .iter()
+                        .map(|&(timestamp_ms, value)| Sample {
+                            timestamp_ms,
+                            value,
+                        })
+                        .collect();
+                    each(&line.labels, &samples)?;
+                }
+                Line::Metadata(_) | Line::Nothing => {}
+            }
         }
         Ok(())
     }
@@ -146,7 +178,7 @@ impl Backfill<'_> {
         let mut writer = BlockWriter::create(
             &fs,
             &self.args.output,
-            &format!("openmetrics-{window}"),
+            &format!("backfill-{window}"),
             &symbols,
         )?;
         let mut min_ms = i64::MAX;
@@ -235,6 +267,7 @@ mod tests {
 
     use super::*;
     use varve_env::damage::DamageReport;
+    use varve_ingest::text::NanMeaning;
     use varve_model::SampleColumns;
     use varve_prometheus::block::BlockReader;
 
@@ -253,8 +286,9 @@ mod tests {
             quiet: true,
             labels,
             max_block_duration: std::time::Duration::ZERO,
+            nan: None,
         };
-        backfill(&args)
+        backfill(&args, TextFormat::OpenMetrics)
     }
 
     #[test]
@@ -296,6 +330,56 @@ mod tests {
         ];
         assert_eq!(found, expect);
         assert_eq!(damage.n_damaged(), 0);
+    }
+
+    #[test]
+    fn json_lines_keep_the_ends_of_series() {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("input.jsonl");
+        let line = r#"{"metric":{"__name__":"a.b-é","x":"1"},"values":[1,2,null],"timestamps":[0,7200000,7215000]}"#;
+        std::fs::write(&input, format!("{line}\n")).unwrap();
+        let read_back = |nan: Option<NanMeaning>, folder: &str| -> Vec<String> {
+            let output = dir.path().join(folder);
+            let args = TsdbBackfillArgs {
+                input: input.clone(),
+                output: output.clone(),
+                human_readable: false,
+                quiet: true,
+                labels: Vec::new(),
+                max_block_duration: std::time::Duration::ZERO,
+                nan,
+            };
+            backfill(&args, TextFormat::JsonLines).unwrap();
+            let mut damage = DamageReport::default();
+            let mut found = Vec::new();
+            for block in BlockReader::list(&RealFs, &output).unwrap() {
+                let block = BlockReader::open(&RealFs, &block, &mut damage).unwrap();
+                let mut cursor = block.cursor();
+                while let Some(series) = cursor.next(&mut damage) {
+                    let mut columns = SampleColumns::default();
+                    series.read(&mut columns, &mut damage);
+                    for sample in columns.iter() {
+                        let bits = sample.value.to_bits();
+                        let labels = series.labels();
+                        found.push(format!("{labels:?} {} {bits:x}", sample.timestamp_ms));
+                    }
+                }
+            }
+            found.sort();
+            found
+        };
+        let labels = r#"[("__name__", "a.b-é"), ("x", "1")]"#;
+        let first = format!("{labels} 0 3ff0000000000000");
+        let second = format!("{labels} 7200000 4000000000000000");
+        let last = |bits: &str| format!("{labels} 7215000 {bits}");
+        let marker = last("7ff0000000000002");
+        let value = last("7ff8000000000001");
+        let [first, second, marker, value] = [&*first, &second, &marker, &value];
+        assert_eq!(read_back(None, "format"), [first, second, marker]);
+        let as_value = read_back(Some(NanMeaning::Value), "value");
+        assert_eq!(as_value, [first, second, value]);
+        let skipped = read_back(Some(NanMeaning::Skip), "skip");
+        assert_eq!(skipped, [first, second]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use varve_env::damage::DamageReport;
+use varve_ingest::text::TextFormat;
 use varve_system::printing::{exit_code, failure};
 
 pub use args::TsdbCommand;
@@ -46,8 +47,16 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
         TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
         TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),
-        TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
-            end(backfill::backfill(args).map(|()| DamageReport::default()))
+        TsdbCommand::CreateBlocksFrom(command) => {
+            let created = match command {
+                CreateBlocksCommand::Openmetrics(args) => {
+                    backfill::backfill(args, TextFormat::OpenMetrics)
+                }
+                CreateBlocksCommand::JsonLines(args) => {
+                    backfill::backfill(args, TextFormat::JsonLines)
+                }
+            };
+            end(created.map(|()| DamageReport::default()))
         }
         TsdbCommand::Import(args) => verdict::exit_code(import(args)),
         TsdbCommand::Export(args) => verdict::exit_code(export(args)),
@@ -64,14 +73,16 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
 /// # Errors
 /// If the file is invalid, and for I/O errors.
 pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
-    backfill::backfill(&TsdbBackfillArgs {
+    let args = TsdbBackfillArgs {
         input: input.to_owned(),
         output: scratch.to_owned(),
         human_readable: false,
         quiet: true,
         labels: Vec::new(),
         max_block_duration: Duration::from_secs(2 * 3600),
-    })?;
+        nan: None,
+    };
+    backfill::backfill(&args, TextFormat::OpenMetrics)?;
     import::stage(&ImportArgs {
         source: scratch.to_owned(),
         path: path.to_owned(),

@@ -1,16 +1,19 @@
 //! Parses a line of VictoriaMetrics' JSON line format, a series with samples:
 //! `{"metric":{"__name__":"up","job":"a"},"values":[1,0.5],"timestamps":[1700000000000,1700000015000]}`
 //!
-//! Timestamps are in milliseconds. A value is a number, `null` for NaN, or one of the strings
-//! `Infinity`, `-Infinity` and `NaN`. Unknown fields are skipped.
+//! Timestamps are in milliseconds. A value is a number, `null` for the staleness marker, or one of
+//! the strings `Infinity`, `-Infinity` and `NaN`. VictoriaMetrics writes `null` for NaN, and stores
+//! no NaN but the marker. Unknown fields are skipped.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use varve_model::staleness::STALE_NAN_BITS;
 
-use super::line::{Line, NORMAL_NAN_BITS, SeriesLine};
+use super::line::{Line, SeriesLine};
+use super::nan::NORMAL_NAN_BITS;
 
 #[derive(serde::Deserialize)]
 struct JsonLine<'a> {
@@ -85,7 +88,7 @@ impl Visitor<'_> for ValueVisitor {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value(f64::from_bits(NORMAL_NAN_BITS)))
+        Ok(Value(f64::from_bits(STALE_NAN_BITS)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
@@ -115,13 +118,16 @@ mod tests {
         );
         let values: Vec<_> = samples
             .iter()
-            .map(|(time, value)| format!("{time} {value}"))
+            .map(|(time, value)| match value.to_bits() {
+                STALE_NAN_BITS => format!("{time} marker"),
+                _ => format!("{time} {value}"),
+            })
             .collect();
         let expect = [
             "-1 1",
             "2 -0.5",
             &format!("3 {}", 1e300),
-            "4 NaN",
+            "4 marker",
             "5 NaN",
             "6 inf",
             "7 -inf",

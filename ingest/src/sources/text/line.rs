@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use varve_model::metadata::MetricType;
 
+use super::nan::{NORMAL_NAN_BITS, NanMeaning};
+
 /// A parsed line.
 #[derive(Debug, PartialEq)]
 pub enum Line<'a> {
@@ -70,6 +72,26 @@ impl MetadataLine<'_> {
     pub fn name(&self) -> &str {
         let (Self::Help(name, _) | Self::Type(name, _) | Self::Unit(name, _)) = self;
         name
+    }
+}
+
+impl Line<'_> {
+    /// Gives each NaN a meaning, instead of what its format says.
+    #[must_use]
+    pub fn with_nan(mut self, nan: NanMeaning) -> Self {
+        match &mut self {
+            Self::Sample(sample) => match nan.apply(sample.value) {
+                Some(value) => sample.value = value,
+                None => return Self::Nothing,
+            },
+            Self::Series(series) => series.samples.retain_mut(|(_, value)| {
+                let applied = nan.apply(*value);
+                *value = applied.unwrap_or_default();
+                applied.is_some()
+            }),
+            Self::Metadata(_) | Self::Nothing => {}
+        }
+        self
     }
 }
 
@@ -417,6 +439,4 @@ fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 
-/// The bits of a NaN in Prometheus that is not a staleness marker.
-pub(super) const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 const EXCERPT_LEN_MAX: usize = 32;

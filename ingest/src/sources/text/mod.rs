@@ -12,6 +12,7 @@
 mod json_line;
 mod line;
 mod lines;
+mod nan;
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ use crate::write::{Decoded, Write};
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine, SeriesLine};
 pub use lines::{BadLine, LineReader, TextFormat};
 use lines::{LineError, Lines};
+pub use nan::NanMeaning;
 
 /// The settings of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,9 @@ pub struct Import {
     pub default_timestamp_ms: i64,
     /// Labels that all series get. They replace labels of the same name.
     pub extra_labels: Vec<(String, String)>,
+    /// What a NaN means. `None`: what its format says. A JSON `null` is a staleness marker, any
+    /// other NaN is a value.
+    pub nan: Option<NanMeaning>,
     /// Maximum duration.
     pub timeout: Duration,
 }
@@ -212,6 +217,10 @@ fn add_line(
     n_samples: &mut usize,
     builder: &mut BatchBuilder<'_, '_>,
 ) -> Result<(), LineError> {
+    let line = match import.nan {
+        Some(nan) => line.with_nan(nan),
+        None => line,
+    };
     match line {
         Line::Sample(mut sample) => {
             *n_samples += 1;

@@ -277,6 +277,7 @@ fn import() -> Import {
         compression,
         default_timestamp_ms: NOW_MS,
         extra_labels: Vec::new(),
+        nan: None,
         timeout: Duration::from_secs(600),
     }
 }

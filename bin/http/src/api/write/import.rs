@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use jiff::Timestamp;
 use varve_ingest::compression::Compression;
-use varve_ingest::text::{Import, TextFormat};
+use varve_ingest::text::{Import, NanMeaning, TextFormat};
 
 use super::ingest::{ingest, respond};
 use crate::error::{ApiError, ErrorKind, Result};
@@ -69,11 +69,19 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
             }
         }
     }
+    let nan = match form.first("nan") {
+        "" => None,
+        text => {
+            let meaning: Result<NanMeaning, String> = text.parse();
+            Some(meaning.map_err(|reason| ApiError::invalid_parameter("nan", reason))?)
+        }
+    };
     Ok(Import {
         format,
         compression,
         default_timestamp_ms,
         extra_labels,
+        nan,
         timeout,
     })
 }
@@ -94,7 +102,7 @@ mod tests {
             plain.extra_labels,
             [("job", "x"), ("a", "b=c")].map(|(n, v)| (n.to_owned(), v.to_owned()))
         );
-        for invalid in ["extra_label=x", "timestamp=1.5", "timestamp=now"] {
+        for invalid in ["extra_label=x", "timestamp=1.5", "timestamp=now", "nan=x"] {
             assert_eq!(
                 read(&headers, invalid).unwrap_err().kind,
                 ErrorKind::BadData,
@@ -103,6 +111,9 @@ mod tests {
         }
         let at = read(&headers, "timestamp=1700000000000").unwrap();
         assert_eq!(at.default_timestamp_ms, 1_700_000_000_000);
+        assert_eq!(at.nan, None);
+        let skip = read(&headers, "nan=skip").unwrap();
+        assert_eq!(skip.nan, Some(NanMeaning::Skip));
         headers.insert(header::CONTENT_ENCODING, "zstd".parse().unwrap());
         let open = read(&headers, "").unwrap();
         assert_eq!(open.compression, Compression::Zstd);
