@@ -43,6 +43,9 @@ pub struct Findings {
     pub unused: Vec<Finding>,
     /// Metrics that only recording rules with unread results need.
     pub unread: Vec<Finding>,
+    /// Used buckets of classic histograms that the job also exposes as native histograms. Queries of
+    /// the native histogram can replace those of the buckets, which can then be dropped.
+    pub classic_beside_native: Vec<Finding>,
     /// Selectors without a metric name. Each needs all series that it may match.
     pub nameless: Vec<String>,
 }
@@ -128,13 +131,28 @@ pub fn find<I: Inventory>(
             totals: Totals::default(),
             unused: Vec::new(),
             unread: Vec::new(),
+            classic_beside_native: Vec::new(),
             nameless: nameless.into_iter().collect(),
         },
     };
     for (metric, size) in &metrics {
         search.check_metric(metric, *size, inventory)?;
+        if has_native(metric, &metrics) {
+            search.note_classic(metric, *size);
+        }
     }
     Ok(search.finish())
+}
+
+/// Returns `true` for buckets of a classic histogram if the job has a metric of the histogram's
+/// name. Only a native histogram has that name: classic ones have suffixes.
+fn has_native(metric: &MetricId, metrics: &BTreeMap<MetricId, MetricSize>) -> bool {
+    metric.name.strip_suffix("_bucket").is_some_and(|name| {
+        metrics.contains_key(&MetricId {
+            job: metric.job.clone(),
+            name: name.to_owned(),
+        })
+    })
 }
 
 struct Search<'a> {
@@ -182,6 +200,18 @@ impl Search<'_> {
             self.check_labels(metric, size, &selectors, inventory)
         } else {
             Ok(())
+        }
+    }
+
+    /// Notes used buckets beside a native histogram.
+    fn note_classic(&mut self, metric: &MetricId, size: MetricSize) {
+        let is_used = self
+            .needs
+            .of_metric(&metric.name)
+            .any(|(_, selector)| self.applies(selector, &metric.job));
+        if is_used && metric.job != self.options.own_job {
+            let finding = self.finding(Kind::Metric, metric, size, size.n_series);
+            self.found.classic_beside_native.push(finding);
         }
     }
 
@@ -318,7 +348,12 @@ impl Search<'_> {
                 totals.unused_metric_series += finding.series;
             }
         }
-        for list in [&mut self.found.unused, &mut self.found.unread] {
+        let found = &mut self.found;
+        for list in [
+            &mut found.unused,
+            &mut found.unread,
+            &mut found.classic_beside_native,
+        ] {
             list.sort_by(|a, b| {
                 b.series
                     .cmp(&a.series)
@@ -486,6 +521,20 @@ mod tests {
             ["a"]
         );
         assert_eq!(found.unused, []);
+    }
+
+    #[test]
+    fn used_buckets_beside_a_native_histogram_are_listed() {
+        let scrape =
+            "h 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\ng_bucket{le=\"+Inf\"} 1\n";
+        let exprs = ["h_bucket", "g_bucket"];
+        let classic = |exprs: &[&str]| -> Vec<_> {
+            let listed = found(scrape, exprs, false).classic_beside_native;
+            listed.into_iter().map(|f| (f.metric, f.series)).collect()
+        };
+        assert_eq!(classic(&exprs), [("h_bucket".to_owned(), 4)]);
+        // Unused buckets are listed as unused only.
+        assert_eq!(classic(&["h", "g_bucket"]), []);
     }
 
     #[test]

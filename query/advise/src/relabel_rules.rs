@@ -277,6 +277,7 @@ mod tests {
             totals: Totals::default(),
             unused,
             unread: Vec::new(),
+            classic_beside_native: Vec::new(),
             nameless: Vec::new(),
         }
     }
@@ -353,6 +354,7 @@ mod tests {
             totals: Totals::default(),
             unused,
             unread: Vec::new(),
+            classic_beside_native: Vec::new(),
             nameless: Vec::new(),
         };
         let options = Options {

@@ -79,6 +79,9 @@ impl Report<'_> {
             "Metrics used only by recording rules whose results nothing reads (not dropped)";
         let unread: Vec<_> = findings.unread.iter().collect();
         part(&mut text, title, &unread, lines_max);
+        let title = "Classic buckets beside a native histogram, whose queries can replace theirs (not dropped)";
+        let classic: Vec<_> = findings.classic_beside_native.iter().collect();
+        part(&mut text, title, &classic, lines_max);
         list(
             &mut text,
             "Selectors without a metric name",
@@ -240,6 +243,7 @@ mod tests {
             totals,
             unused,
             unread: Vec::new(),
+            classic_beside_native: Vec::new(),
             nameless: vec!["file: panel".into()],
         };
         let problem = Problem {

@@ -25,6 +25,8 @@ schema! {
         unused: Vec<Unused>,
         /// Metrics that only recording rules use whose results nothing reads.
         unread: Vec<Unused>,
+        /// Used buckets of classic histograms that the job also exposes as native histograms.
+        classic_beside_native: Vec<Unused>,
         /// Uses without a metric name. Each keeps all series that it may match.
         nameless: Vec<String>,
         /// Number of relabel rules in `rules`.
@@ -51,7 +53,7 @@ schema! {
 }
 
 schema! {
-    /// An unused metric, set of buckets, or label, in one job.
+    /// A metric, set of buckets, or label, in one job: unused, or replaceable.
     pub struct Unused {
         /// `metric`, `buckets` or `label`.
         kind: String,
@@ -86,6 +88,7 @@ impl AdviceReport {
             totals: AdviceTotals::of(&findings.totals),
             unused: list(findings.unused),
             unread: list(findings.unread),
+            classic_beside_native: list(findings.classic_beside_native),
             nameless: findings.nameless,
             n_rules: rules.n_rules as u64,
             rules: rules.text,

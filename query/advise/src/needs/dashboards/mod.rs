@@ -1,11 +1,14 @@
-//! Grafana dashboards: the expressions of panels, annotations and template variables.
+//! Dashboards of Grafana and of Perses: the expressions of panels, annotations and variables.
 //!
 //! The schema of dashboards has changed many times: rows with panels, panels in panels, library
 //! panels, and since version 2 elements with specs. In all schemas a Prometheus query is an object
 //! with the string `expr`, and the data source is beside it or in an enclosing object. So the whole
-//! tree is searched, whatever its schema. This search also finds Grafana's alert rules.
+//! tree is searched, whatever its schema. This search also finds Grafana's alert rules. In Perses,
+//! the plugins for Prometheus have queries and matchers (`perses`).
 
 mod documents;
+mod perses;
+mod sources;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +20,10 @@ use super::index::Needs;
 use super::need::{Consumer, Location};
 use super::template;
 use super::variables::Variables;
+use sources::Sources;
 
-/// Data sources whose queries are not PromQL, though some have an `expr`.
-const OTHER_SOURCES: &str = "__expr__ alertmanager cloudwatch dashboard elasticsearch grafana graphite influxdb jaeger loki mssql \
-                             mysql opentsdb parca postgres pyroscope stackdriver tempo testdata zipkin \
-                             grafana-azure-monitor-datasource";
-/// The name of Grafana's built-in data source.
-const BUILT_IN_SOURCE: &str = "-- Grafana --";
+/// Keys of dashboards, of which one without queries has at least one.
+const DASHBOARD_KEYS: [&str; 5] = ["panels", "rows", "templating", "elements", "layouts"];
 
 /// Collects the needs of dashboards.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Dashboards<'a> {
     wanted: BTreeMap<String, Location>,
     /// Files with rules, which are ignored.
     rule_files: BTreeSet<Rc<str>>,
+    /// Number of queries that were found, PromQL or not.
+    n_queries: usize,
 }
 
 impl<'a> Dashboards<'a> {
@@ -45,68 +47,98 @@ impl<'a> Dashboards<'a> {
             library: BTreeSet::new(),
             wanted: BTreeMap::new(),
             rule_files: BTreeSet::new(),
+            n_queries: 0,
         }
     }
 
     /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with
-    /// dashboards (ConfigMap, GrafanaDashboard). Other manifests are ignored.
+    /// dashboards (ConfigMap, GrafanaDashboard, PersesDashboard). Other manifests are ignored. A
+    /// file of which nothing is known here is reported.
     pub fn read(&mut self, file: &Rc<str>, text: &str) {
-        match documents::parse(text) {
-            Ok(documents) => {
-                for document in &documents {
-                    self.read_document(file, document);
-                }
-            }
-            Err(reason) => self
-                .needs
-                .report(Location::new(file, String::new()), reason, ""),
+        if !self.read_text(file, text) {
+            let reason = "contains no dashboard of Grafana or Perses, and no manifest".to_owned();
+            let location = Location::new(file, String::new());
+            self.needs.report(location, reason, "");
         }
     }
 
-    fn read_document(&mut self, file: &Rc<str>, document: &Value) {
-        if has_rules(document) {
+    /// Adds the needs of a text. Returns `false` if nothing of it is known here.
+    fn read_text(&mut self, file: &Rc<str>, text: &str) -> bool {
+        match documents::parse(text) {
+            Ok(documents) => {
+                let mut is_known = documents.is_empty();
+                for document in &documents {
+                    is_known |= self.read_document(file, document);
+                }
+                is_known
+            }
+            Err(reason) => {
+                let location = Location::new(file, String::new());
+                self.needs.report(location, reason, "");
+                true
+            }
+        }
+    }
+
+    /// Adds the needs of a document. Returns `false` if it is not known here.
+    fn read_document(&mut self, file: &Rc<str>, document: &Value) -> bool {
+        let has_rules = has_rules(document);
+        if has_rules {
             self.rule_files.insert(Rc::clone(file));
         }
         let kind = document.get("kind").and_then(Value::as_str);
         if kind == Some("GrafanaDashboard")
             && let Some(text) = document.pointer("/spec/json").and_then(Value::as_str)
         {
-            self.read(file, text);
-            return;
+            return self.read_text(file, text);
         }
         match kind {
             Some("ConfigMap") => {
-                let Some(data) = document.get("data").and_then(Value::as_object) else {
-                    return;
-                };
-                for (key, text) in data {
-                    if key.ends_with(".json")
-                        && let Some(text) = text.as_str()
-                    {
-                        self.read(&format!("{file}: {key}").into(), text);
-                    }
-                }
+                self.read_config_map(file, document);
+                true
             }
-            None | Some("Dashboard" | "DashboardWithAccessInfo" | "GrafanaDashboard") => {
-                self.add(file, document.get("dashboard").unwrap_or(document));
+            None | Some("DashboardWithAccessInfo" | "Variable" | "GlobalVariable") => {
+                self.add(file, document.get("dashboard").unwrap_or(document)) || has_rules
             }
-            Some(_) => {}
+            Some(kind) if kind.ends_with("Dashboard") => self.add(file, document),
+            Some(_) => true,
         }
     }
 
-    /// Adds the needs of a dashboard, or of any other object with expressions.
-    pub fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
-        let title = dashboard
-            .pointer("/title")
-            .and_then(Value::as_str)
-            .or_else(|| dashboard.pointer("/spec/title").and_then(Value::as_str))
+    fn read_config_map(&mut self, file: &Rc<str>, config_map: &Value) {
+        let data = config_map.get("data").and_then(Value::as_object);
+        for (key, text) in data.into_iter().flatten() {
+            if key.ends_with(".json")
+                && let Some(text) = text.as_str()
+            {
+                // The map may have other files, too.
+                let _is_known = self.read_text(&format!("{file}: {key}").into(), text);
+            }
+        }
+    }
+
+    /// Adds the needs of a dashboard, or of any other object with expressions. Returns `false` if
+    /// it has no queries and is no dashboard.
+    pub fn add(&mut self, file: &Rc<str>, dashboard: &Value) -> bool {
+        let n_queries_before = self.n_queries;
+        let titles = [
+            "/title",
+            "/spec/title",
+            "/spec/display/name",
+            "/metadata/name",
+        ];
+        let title = titles
+            .iter()
+            .find_map(|pointer| dashboard.pointer(pointer)?.as_str())
             .unwrap_or_default();
+        let sources = Sources::of(dashboard);
+        let variables = variables::of(dashboard, &sources);
         let mut reader = Reader {
             file,
+            sources,
             variables: Variables::default(),
             all: self,
         };
-        let variables = variables::of(dashboard);
         for variable in &variables {
             reader.variables.has_filters |= variable.is_filter;
             reader
@@ -125,6 +157,7 @@ impl<'a> Dashboards<'a> {
             is_promql: true,
         };
         reader.visit(dashboard, &root, true);
+        self.n_queries > n_queries_before || is_dashboard(dashboard)
     }
 
     /// Reports library panels that dashboards refer to and that were not read. Returns the files
@@ -141,6 +174,15 @@ impl<'a> Dashboards<'a> {
         }
         self.rule_files
     }
+}
+
+/// Returns `true` if an object is a dashboard, even one without queries.
+fn is_dashboard(object: &Value) -> bool {
+    let places = ["", "/spec", "/spec/config"];
+    places
+        .iter()
+        .filter_map(|pointer| object.pointer(pointer)?.as_object())
+        .any(|part| DASHBOARD_KEYS.iter().any(|key| part.contains_key(*key)))
 }
 
 /// Returns `true` if a document has rules of Prometheus: a rule file or a PrometheusRule.
@@ -166,6 +208,7 @@ struct Enclosing {
 
 struct Reader<'a, 'b> {
     file: &'a Rc<str>,
+    sources: Sources,
     variables: Variables,
     all: &'a mut Dashboards<'b>,
 }
@@ -185,24 +228,33 @@ impl Reader<'_, '_> {
 
     fn visit_object(&mut self, object: &Map<String, Value>, around: &Enclosing, is_root: bool) {
         let mut here = around.clone();
-        if !is_root && let Some(title) = object.get("title").and_then(Value::as_str) {
+        let title = object
+            .get("title")
+            .and_then(Value::as_str)
+            .or_else(|| perses::panel_title(object));
+        if !is_root && let Some(title) = title {
             here.path = format!("{}, panel {title:?}", around.path);
             if let Some(id) = object.get("id").and_then(Value::as_u64) {
                 here.path.push_str(&format!(" ({id})"));
             }
         }
-        here.is_promql = is_promql(object).unwrap_or(around.is_promql);
+        let stated = self.sources.is_promql(object);
+        here.is_promql = stated.unwrap_or(around.is_promql);
         self.record_library_panel(object, &here);
         // Prometheus rules in the same directory are not dashboards.
-        let is_query =
-            here.is_promql && !object.contains_key("alert") && !object.contains_key("record");
+        let is_rule = object.contains_key("alert") || object.contains_key("record");
         let expr = object
             .get("expr")
+            .or_else(|| perses::query(object))
             .and_then(Value::as_str)
-            .filter(|expr| is_query && !expr.trim().is_empty());
+            .filter(|expr| !is_rule && !expr.trim().is_empty());
         if let Some(expr) = expr {
-            self.add_target(object, expr, &here);
+            self.all.n_queries += 1;
+            if here.is_promql {
+                self.add_target(object, expr, &here);
+            }
         }
+        self.add_matchers(object, &here);
         for part in object.values() {
             self.visit(part, &here, false);
         }
@@ -223,7 +275,25 @@ impl Reader<'_, '_> {
         );
     }
 
+    /// Adds the matchers of a variable of Perses.
+    fn add_matchers(&mut self, object: &Map<String, Value>, here: &Enclosing) {
+        let Some(values) = perses::label_query(object) else {
+            return;
+        };
+        self.all.n_queries += 1;
+        for matcher in values.matchers {
+            let extracted = template::read(matcher, &self.variables);
+            self.all.needs.add_extracted(
+                Location::new(self.file, here.path.clone()),
+                Consumer::Reader,
+                matcher,
+                variables::of_label(extracted, values.label),
+            );
+        }
+    }
+
     fn add_variable(&mut self, within: String, variable: &variables::Variable) {
+        self.all.n_queries += usize::from(variable.query.is_some());
         let extracted = variable.read(&self.variables);
         let text = variable.query.as_deref().unwrap_or_default();
         if extracted.problem.is_some() || !extracted.selectors.is_empty() {
@@ -253,19 +323,6 @@ impl Reader<'_, '_> {
             }
         }
     }
-}
-
-/// Returns whether the queries of an object are PromQL. Returns `None` if it has no data source.
-fn is_promql(object: &Map<String, Value>) -> Option<bool> {
-    let source = match object.get("datasource") {
-        Some(Value::Object(source)) => text_of(source, "type"),
-        Some(Value::String(name)) => Some(name.clone()),
-        // Version 2 has the type of the data source in `group`.
-        _ if object.get("kind").is_some_and(|kind| kind == "DataQuery") => text_of(object, "group"),
-        _ => None,
-    };
-    let mut others = OTHER_SOURCES.split(' ').chain([BUILT_IN_SOURCE]);
-    source.map(|source| !others.any(|other| source.eq_ignore_ascii_case(other)))
 }
 
 /// Returns the text of a key.
@@ -396,6 +453,90 @@ mod tests {
         let mut mixed = target("a");
         mixed["datasource"] = json!({"type": "datasource", "uid": "-- Mixed --"});
         check(&json!({"panels": [logs, mixed]}), &["a"], 0);
+        let source = |kind: &str| json!({"name": kind, "type": "datasource", "query": kind});
+        let variable = |name: &str, source: Value, query: &str| json!({"name": name, "type": "query", "datasource": source, "query": query});
+        let variables = json!([
+            source("prometheus"),
+            source("loki"),
+            variable(
+                "a",
+                json!({"type": "loki", "uid": "x"}),
+                "label_values({namespace=\"prod\"}, pod)"
+            ),
+            variable(
+                "b",
+                json!("${loki}"),
+                "label_values({namespace=\"prod\"}, pod)"
+            ),
+            variable(
+                "c",
+                json!({"type": "mysql", "uid": "x"}),
+                "SELECT name FROM hosts"
+            ),
+            variable("d", json!("$prometheus"), "label_values(d, pod)"),
+        ]);
+        check(
+            &json!({"templating": {"list": variables}, "panels": [target("a")]}),
+            &["a", "d"],
+            0,
+        );
+    }
+
+    /// Dashboards of Perses were skipped in silence, and their metrics proposed for dropping.
+    #[test]
+    fn dashboards_of_perses_are_read() {
+        let query = |kind: &str, query: &str| json!({"kind": "TimeSeriesQuery", "spec": {"plugin": {"kind": kind, "spec": {"query": query}}}});
+        let panel = json!({"kind": "Panel", "spec": {"display": {"name": "p"}, "queries": [
+            query("PrometheusTimeSeriesQuery", "sum by (x) (rate(a{pod=~\"$pod\"}[$__rate_interval]))"),
+            query("LokiTimeSeriesQuery", "b"),
+        ]}});
+        let variable = |plugin: Value| json!({"kind": "ListVariable", "spec": {"name": "pod", "plugin": plugin}});
+        let variables = json!([
+            variable(
+                json!({"kind": "PrometheusLabelValuesVariable", "spec": {"labelName": "pod", "matchers": ["c{x=\"$y\"}"]}})
+            ),
+            variable(
+                json!({"kind": "PrometheusPromQLVariable", "spec": {"expr": "group by (x) (d)", "labelName": "x"}})
+            ),
+            variable(json!({"kind": "PrometheusLabelNamesVariable", "spec": {"matchers": ["e"]}})),
+        ]);
+        let spec = json!({"panels": {"p": panel}, "variables": variables, "layouts": []});
+        let needed = ["a", "c", "d", "e"];
+        check(&json!({"kind": "Dashboard", "spec": spec}), &needed, 0);
+        check(
+            &json!({"kind": "PersesDashboard", "apiVersion": "perses.dev/v1alpha1", "spec": spec}),
+            &needed,
+            0,
+        );
+        check(
+            &json!({"kind": "PersesDashboard", "spec": {"config": spec}}),
+            &needed,
+            0,
+        );
+        let plugin = json!({"kind": "PrometheusLabelValuesVariable", "spec": {"labelName": "pod", "matchers": ["f"]}});
+        check(
+            &json!({"kind": "GlobalVariable", "spec": variable(plugin)}),
+            &["f"],
+            0,
+        );
+    }
+
+    #[test]
+    fn a_file_of_which_nothing_is_known_is_reported() {
+        for unknown in [
+            json!({"version": 3, "widgets": [{"q": "a"}]}),
+            json!({"kind": "OtherDashboard", "spec": {"widgets": []}}),
+        ] {
+            check(&unknown, &[], 1);
+        }
+        for known in [
+            json!({"title": "only text", "panels": [{"type": "text"}]}),
+            json!({"kind": "Deployment", "apiVersion": "apps/v1"}),
+            json!({"panels": [{"datasource": {"type": "loki"}, "targets": [{"expr": "b"}]}]}),
+            json!([]),
+        ] {
+            check(&known, &[], 0);
+        }
     }
 
     #[test]
@@ -417,6 +558,6 @@ mod tests {
             &["a", "b"],
             1,
         );
-        check(&json!("text"), &[], 0);
+        check(&json!("text"), &[], 1);
     }
 }

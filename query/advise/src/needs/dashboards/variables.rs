@@ -9,6 +9,7 @@ use varve_regexp::Regexp;
 use super::super::need::Selector;
 use super::super::template::{self, Extracted};
 use super::super::variables::{Values, Variables};
+use super::sources::Sources;
 
 /// A variable.
 #[derive(Debug)]
@@ -21,17 +22,25 @@ pub(super) struct Variable {
     pub(super) is_filter: bool,
 }
 
-/// Returns the variables of a dashboard, of version 1 or 2.
-pub(super) fn of(dashboard: &Value) -> Vec<Variable> {
-    let lists = ["/templating/list", "/variables", "/spec/variables"];
+/// Returns the variables of a dashboard of Grafana, of version 1 or 2, or of Perses.
+pub(super) fn of(dashboard: &Value, sources: &Sources) -> Vec<Variable> {
+    let lists = [
+        "/templating/list",
+        "/variables",
+        "/spec/variables",
+        "/spec/config/variables",
+    ];
     let lists = lists
         .iter()
         .filter_map(|pointer| dashboard.pointer(pointer)?.as_array());
-    lists.flatten().filter_map(read).collect()
+    lists
+        .flatten()
+        .filter_map(|variable| read(variable, sources))
+        .collect()
 }
 
-fn read(variable: &Value) -> Option<Variable> {
-    // In version 2 a variable is `{"kind": "QueryVariable", "spec": {...}}`.
+fn read(variable: &Value, sources: &Sources) -> Option<Variable> {
+    // In version 2 and in Perses a variable is `{"kind": "QueryVariable", "spec": {...}}`.
     let spec = variable.get("spec").unwrap_or(variable);
     let name = spec.get("name")?.as_str()?.to_owned();
     let kind = variable
@@ -39,9 +48,16 @@ fn read(variable: &Value) -> Option<Variable> {
         .or_else(|| variable.get("kind"))?
         .as_str()?;
     let kind = kind.trim_end_matches("Variable").to_ascii_lowercase();
-    let query = (kind == "query").then(|| query_text(spec)).flatten();
+    let query = (kind == "query" && is_promql(variable, sources))
+        .then(|| query_text(spec))
+        .flatten();
     let values = match kind.as_str() {
         "custom" | "interval" | "constant" | "switch" => known(spec),
+        "list" => listed(spec),
+        "text" if spec.get("constant") == Some(&Value::Bool(true)) => {
+            let value = spec.get("value").and_then(Value::as_str);
+            value.map(|value| Values::Known(vec![value.to_owned()]))
+        }
         "query" => query.as_deref().and_then(names_of_metrics_call),
         _ => None,
     };
@@ -51,6 +67,17 @@ fn read(variable: &Value) -> Option<Variable> {
         query,
         is_filter: matches!(kind.as_str(), "adhoc" | "groupby"),
     })
+}
+
+/// Returns whether the query of a variable is PromQL. The data source is beside the query, in it, or
+/// around it.
+fn is_promql(variable: &Value, sources: &Sources) -> bool {
+    let places = ["/spec/query", "/spec", ""];
+    let stated = places.iter().find_map(|pointer| {
+        let object = variable.pointer(pointer)?.as_object()?;
+        sources.is_promql(object)
+    });
+    stated.unwrap_or(true)
 }
 
 /// Returns the query, which is a string or nested in an object.
@@ -105,6 +132,23 @@ fn known(spec: &Value) -> Option<Values> {
     values.retain(|value| !value.starts_with("$__"));
     let mut seen = std::collections::BTreeSet::new();
     values.retain(|value| seen.insert(value.clone()));
+    (!values.is_empty()).then_some(Values::Known(values))
+}
+
+/// Returns the values of a list variable of Perses, if its plugin lists them.
+fn listed(spec: &Value) -> Option<Values> {
+    if spec.pointer("/plugin/kind")? != "StaticListVariable" {
+        return None;
+    }
+    let mut values: Vec<String> = spec
+        .pointer("/plugin/spec/values")?
+        .as_array()?
+        .iter()
+        .filter_map(|value| value.as_str().or_else(|| value.get("value")?.as_str()))
+        .map(str::to_owned)
+        .collect();
+    let all = spec.get("customAllValue").and_then(Value::as_str);
+    values.extend(all.map(str::to_owned));
     (!values.is_empty()).then_some(Values::Known(values))
 }
 
@@ -167,7 +211,7 @@ fn split_label(inner: &str) -> (Option<&str>, &str) {
 }
 
 /// Reduces the used labels to `label` and the labels of the matchers.
-fn of_label(mut reading: Extracted, label: &str) -> Extracted {
+pub(super) fn of_label(mut reading: Extracted, label: &str) -> Extracted {
     for selector in &mut reading.selectors {
         let mut labels = LabelSet::Only([label.to_owned()].into());
         for matcher in &selector.matchers {
@@ -212,7 +256,7 @@ mod tests {
     use serde_json::json;
 
     fn variable(json: Value) -> Variable {
-        read(&json).unwrap()
+        read(&json, &Sources::default()).unwrap()
     }
 
     /// Checks which of a few names are selected.
