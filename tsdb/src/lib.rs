@@ -106,6 +106,7 @@ pub mod exemplars {
 
 /// How long the samples of some series are retained.
 pub mod retention {
+    pub use crate::compact::retention::RetentionSize;
     pub use crate::compact::retention::rules::RetentionRule;
 }
 

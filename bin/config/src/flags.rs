@@ -153,9 +153,9 @@ pub struct ServeArgs {
     pub(crate) shards: usize,
 
     /// How long to retain samples, counted back from the newest sample or the clock, whichever is
-    /// earlier [0: forever]
-    #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
-    pub(crate) retention_time: Duration,
+    /// earlier [default: 15d if no size is set, otherwise forever] [0: forever]
+    #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) retention_time: Option<Duration>,
 
     /// Maximum size of blocks and WAL; above it the oldest blocks are deleted [0: no limit]
     #[arg(long = "storage.tsdb.retention.size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]

@@ -163,6 +163,10 @@ impl Reloader {
                 retention.size as u64,
             ),
         ]));
+        all.extend(families([(
+            "prometheus_tsdb_retention_limit_percentage",
+            retention.percentage,
+        )]));
         all
     }
 }

@@ -310,14 +310,11 @@ impl Store {
     }
 
     /// Replaces the retention of all series, and the retention rules for some of them.
-    pub(crate) fn set_retention(
-        &self,
-        Retention { time, size }: Retention,
-        rules: Vec<RetentionRule>,
-    ) {
-        let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
+    pub(crate) fn set_retention(&self, retention: Retention, rules: Vec<RetentionRule>) {
+        let time_ms = i64::try_from(retention.time.as_millis()).ok();
+        let time_ms = time_ms.filter(|&ms| ms > 0);
         self.db
-            .set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
+            .set_retention(time_ms, retention.size_limit(), rules);
     }
 }
 

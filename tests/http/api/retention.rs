@@ -76,19 +76,22 @@ fn a_reload_changes_retention() {
     }
     let state = || {
         let info = http.get("/api/v1/status/runtimeinfo").data()["storageRetention"].clone();
-        let limits = ["seconds", "bytes"]
+        let limits = ["seconds", "bytes", "percentage"]
             .map(|unit| server.metric(&format!("prometheus_tsdb_retention_limit_{unit}")));
         (info.as_str().unwrap_or_default().to_owned(), limits)
     };
     let days = |n: f64| n * 86_400.0;
-    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0]));
+    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0, 0.0]));
     assert_eq!(server.metric("varve_tsdb_blocks_expired_total"), 0.0);
 
     config.write("storage: {tsdb: {retention: {time: 10d, size: 1GiB}}}");
     assert_eq!(post("/-/reload"), 200);
     assert_eq!(
         state(),
-        ("10d or 1GiB".to_owned(), [days(10.0), f64::from(1 << 30)])
+        (
+            "10d or 1GiB".to_owned(),
+            [days(10.0), f64::from(1 << 30), 0.0]
+        )
     );
     assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
     wait_until("the old block to expire", || {
@@ -100,6 +103,7 @@ fn a_reload_changes_retention() {
         "retention: {time: 10d, size: 1GiB}, ahead_max: 1m",
         "retention: {time: x}",
         "retention: {size: 1x}",
+        "retention: {percentage: 101}",
     ] {
         config.write(&format!("storage: {{tsdb: {{{text}}}}}"));
         assert_eq!(post("/-/reload"), 500, "{text}");
@@ -108,7 +112,39 @@ fn a_reload_changes_retention() {
     // Without the keys, the flags are in force again.
     config.write("");
     assert_eq!(post("/-/reload"), 200);
-    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0]));
+    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0, 0.0]));
+
+    // A part of the volume that is too small for any block.
+    config.write("storage: {tsdb: {retention: {percentage: 0.000000001}}}");
+    assert_eq!(post("/-/reload"), 200);
+    let info = "100d or 0.000000001%".to_owned();
+    assert_eq!(state(), (info, [days(100.0), 0.0, 1e-9]));
+    assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    wait_until("all blocks to be removed", || {
+        server.metric("prometheus_tsdb_blocks_loaded") == 0.0
+    });
+}
+
+/// Prometheus has a default time only if there is no other limit. Varve removed samples after 15
+/// days although only a size was set.
+#[test]
+fn a_size_without_a_time_retains_samples_for_ever() {
+    let state = |flags: &[&str]| {
+        let server = Server::start(flags);
+        let info =
+            server.http().get("/api/v1/status/runtimeinfo").data()["storageRetention"].clone();
+        info.as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(state(&[]), "15d");
+    assert_eq!(state(&["--storage.tsdb.retention.size=1GiB"]), "1GiB");
+    let config = ConfigFile::new("storage: {tsdb: {retention: {percentage: 80}}}");
+    assert_eq!(state(&[&config.flag()]), "80%");
+    let both = [
+        &*config.flag(),
+        "--storage.tsdb.retention.time=3d",
+        "--storage.tsdb.retention.size=1GiB",
+    ];
+    assert_eq!(state(&both), "3d or 1GiB or 80%");
 }
 
 #[test]

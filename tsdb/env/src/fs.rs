@@ -75,6 +75,12 @@ pub trait Fs: Debug + Send + Sync {
     /// As reported by the operating system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
+    /// Returns the size in bytes of the volume of a file or directory, used and free space together.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file or directory.
+    fn volume_size(&self, path: &Path) -> io::Result<u64>;
+
     /// Locks a file, which is created if it does not exist, until the returned value is dropped or
     /// the process ends.
     ///

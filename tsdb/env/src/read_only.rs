@@ -66,6 +66,10 @@ impl Fs for ReadOnlyFs {
         Ok(())
     }
 
+    fn volume_size(&self, path: &Path) -> io::Result<u64> {
+        self.0.volume_size(path)
+    }
+
     fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {
         Ok(Box::new(NoLock))
     }

@@ -79,6 +79,11 @@ impl Fs for RealFs {
         File::open(path)?.sync_all()
     }
 
+    fn volume_size(&self, path: &Path) -> io::Result<u64> {
+        let volume = rustix::fs::statvfs(path)?;
+        Ok(volume.f_blocks.saturating_mul(volume.f_frsize))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         match check_regular(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -7,7 +7,7 @@ use varve_model::{Matcher, TimeRange};
 
 use super::Db;
 use crate::block::INDEX_MEMORY_MAX;
-use crate::compact::retention::{Retention, rules::RetentionRule};
+use crate::compact::retention::{Retention, RetentionSize, rules::RetentionRule};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -83,12 +83,12 @@ impl Db {
     pub fn set_retention(
         &self,
         time_ms: Option<i64>,
-        size_bytes: Option<u64>,
+        size: Option<RetentionSize>,
         rules: Vec<RetentionRule>,
     ) {
         *self.store.retention.lock() = Retention {
             time_ms,
-            size: size_bytes,
+            size,
             rules: rules.into(),
         };
     }

@@ -9,7 +9,7 @@ use varve_model::TimeRange;
 
 use crate::block::{BlockId, BlockMeta, StoredBlock};
 use crate::compact::retention::rules::{Due, RetentionRule, first_matches};
-use crate::compact::retention::{Expired, Hold, RetentionProgress, ends_by};
+use crate::compact::retention::{Expired, Hold, RetentionProgress, RetentionSize, ends_by};
 use crate::compact::rewrite;
 use crate::error::{Error, Result};
 use crate::store::store::Store;
@@ -69,7 +69,13 @@ impl Store {
             blocks,
             n_held,
             held_ms,
-        } = retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, hold);
+        } = retention.expired(
+            &self.blocks.metas(),
+            now_ms,
+            self.log_size()?,
+            self.retained_bytes_max(retention.size),
+            hold,
+        );
         compacting.held_ms = held_ms;
         let n_held_before = {
             let mut stats = self.compaction_stats.lock();
@@ -88,6 +94,23 @@ impl Store {
         }
         tracing::info!(blocks = blocks.len(), "retention removes blocks");
         self.remove(&blocks)
+    }
+
+    /// Returns the maximum size of blocks and log in bytes. A volume whose size is not known now
+    /// limits nothing.
+    fn retained_bytes_max(&self, size: Option<RetentionSize>) -> Option<u64> {
+        match size? {
+            RetentionSize::Bytes(size) => Some(size),
+            RetentionSize::VolumePercent(percent) => {
+                match self.options.fs.volume_size(&self.wal_dir) {
+                    Ok(size) => Some((size as f64 * percent / 100.0) as u64),
+                    Err(error) => {
+                        tracing::error!(%error, "retention does not know the size of the volume");
+                        None
+                    }
+                }
+            }
+        }
     }
 
     /// Removes blocks, and records the change of their range.

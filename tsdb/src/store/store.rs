@@ -13,7 +13,7 @@ use super::flushing::Flushing;
 use super::newest::Newest;
 use crate::batch::SampleSource;
 use crate::block::BlockSet;
-use crate::compact::retention::{Retention, RetentionProgress};
+use crate::compact::retention::{Retention, RetentionProgress, RetentionSize};
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
@@ -82,7 +82,7 @@ impl Store {
             newest: Newest::new(&options, &wal_dir),
             retention: Mutex::new(Retention {
                 time_ms: options.retention_ms,
-                size: options.retention_size_bytes,
+                size: options.retention_size_bytes.map(RetentionSize::Bytes),
                 ..Retention::default()
             }),
             options,

@@ -110,7 +110,7 @@ pub struct RuntimeConfig {
 const EXTERNAL_LABELS_MAX: usize = 64;
 
 /// Section `storage`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
     /// Section `storage.tsdb`.
@@ -139,7 +139,7 @@ impl Default for ExemplarsConfig {
 }
 
 /// Section `storage.tsdb`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TsdbConfig {
     /// How much older than the newest sample of the store an in-order sample may be. Default 3h;

@@ -18,8 +18,9 @@ const RETENTION_RULES_MAX: usize = 100;
 /// Minimum time of a rule, apart from 0s: the length of the smallest blocks.
 const RETENTION_RULE_TIME_MIN: Duration = Duration::from_secs(2 * 3600);
 
-/// The section as written. A missing `time` or `size` has the value of its flag.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+/// The section as written. A missing `time` or `size` has the value of its flag. As in Prometheus,
+/// there is a default time only if there is no other limit.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetentionConfig {
     /// How long to retain samples. 0s: forever.
@@ -36,6 +37,11 @@ pub struct RetentionConfig {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
+    /// Maximum size of blocks and WAL as a percentage of the volume, from 0 to 100. 0: no limit.
+    /// Prevails over `size`.
+    #[serde(deserialize_with = "percentage")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentage: Option<f64>,
     /// Series with a shorter time; the first rule that matches a series applies. Default none; up
     /// to [`RETENTION_RULES_MAX`].
     pub(crate) rules: Vec<RetentionRuleConfig>,
@@ -104,6 +110,18 @@ impl RetentionRuleConfig {
             matchers,
             time_ms: Some(time_ms).filter(|&time_ms| time_ms > 0),
         })
+    }
+}
+
+fn percentage<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let percentage = f64::deserialize(deserializer)?;
+    if (0.0..=100.0).contains(&percentage) {
+        Ok(Some(percentage))
+    } else {
+        // The text of Prometheus.
+        Err(serde::de::Error::custom(format!(
+            "'storage.tsdb.retention.percentage' must be in the range [0, 100], got {percentage}"
+        )))
     }
 }
 

@@ -27,9 +27,10 @@ pub use store::{Retention, StoreOptions};
 pub use web::{ResponseLimits, WebSettings};
 pub use write::WriteSettings;
 
-use crate::file::{Config, RetentionConfig};
+use crate::file::Config;
 use crate::flags::ServeArgs;
 use features::{AUTO_RELOAD_FEATURE, has_feature};
+use store::RetentionFlags;
 
 /// All settings of a server.
 #[derive(Debug)]
@@ -70,8 +71,7 @@ pub struct ServerSettings {
     /// Age from which local blocks are removed that are in the bucket. Then there is no other
     /// retention.
     pub local_retention: Option<Duration>,
-    /// The retention of a configuration that sets none.
-    retention: Retention,
+    retention: RetentionFlags,
     /// Every flag with its value, for /api/v1/status/flags.
     pub flags: BTreeMap<String, String>,
 }
@@ -80,13 +80,9 @@ impl ServerSettings {
     /// Returns the retention of a configuration, with the flags as defaults. With
     /// `--storage.tsdb.retention.local-after-upload` there is none: uploads remove blocks.
     pub fn retention(&self, config: &Config) -> Retention {
-        let RetentionConfig { time, size, .. } = config.storage.tsdb.retention;
         match self.local_retention {
             Some(_) => Retention::default(),
-            None => Retention {
-                time: time.unwrap_or(self.retention.time),
-                size: size.unwrap_or(self.retention.size),
-            },
+            None => self.retention.with(&config.storage.tsdb.retention),
         }
     }
 
@@ -146,7 +142,7 @@ pub fn resolve(
         notifier: rules::notifier(args),
         rules: rules::rules(&args.rules, &query, web.external_url.as_str()),
         local_retention: args.objstore.local_retention,
-        retention: store::retention(args),
+        retention: RetentionFlags::new(args),
         web,
         query,
         flags,

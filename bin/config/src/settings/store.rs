@@ -11,11 +11,12 @@ use varve_promql::Features;
 use varve_query::EngineOptions;
 use varve_system::machine::{self, Memory};
 use varve_system::quantity::millis;
+use varve_tsdb::retention::RetentionSize;
 
 use super::automatic::or_default;
 use super::features::{DELTA_FEATURE, has_feature};
 use super::{query, write};
-use crate::file::Config;
+use crate::file::{Config, RetentionConfig};
 use crate::flags::{OnCorruption, ServeArgs, WalSync};
 
 /// Maximum memory of the metadata of metric families in bytes.
@@ -48,8 +49,59 @@ pub struct StoreOptions {
 pub struct Retention {
     /// Maximum age of samples.
     pub time: Duration,
-    /// Maximum bytes of blocks.
+    /// Maximum bytes of blocks and WAL.
     pub size: usize,
+    /// Maximum size of blocks and WAL as a percentage of the volume. Prevails over `size`.
+    pub percentage: f64,
+}
+
+/// The flags of retention.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetentionFlags {
+    time: Option<Duration>,
+    size: usize,
+}
+
+impl RetentionFlags {
+    /// How long samples are retained if there is no limit at all, as in Prometheus.
+    const TIME_DEFAULT: Duration = Duration::from_secs(15 * 86_400);
+
+    pub(super) fn new(args: &ServeArgs) -> Self {
+        Self {
+            time: args.retention_time,
+            size: args.retention_size,
+        }
+    }
+
+    /// Returns the retention of a configuration, with the flags as defaults.
+    pub(super) fn with(&self, config: &RetentionConfig) -> Retention {
+        let size = config.size.unwrap_or(self.size);
+        let percentage = config.percentage.unwrap_or_default();
+        let default = if size > 0 || percentage > 0.0 {
+            Duration::ZERO
+        } else {
+            Self::TIME_DEFAULT
+        };
+        Retention {
+            time: config.time.or(self.time).unwrap_or(default),
+            size,
+            percentage,
+        }
+    }
+}
+
+impl Retention {
+    /// Returns the maximum size of blocks and WAL, if there is one.
+    #[must_use]
+    pub fn size_limit(&self) -> Option<RetentionSize> {
+        if self.percentage > 0.0 {
+            Some(RetentionSize::VolumePercent(self.percentage))
+        } else if self.size > 0 {
+            Some(RetentionSize::Bytes(self.size as u64))
+        } else {
+            None
+        }
+    }
 }
 
 /// Returns the options of a store in a process that may use `memory`.
@@ -104,14 +156,6 @@ fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Optio
         background: true,
         fs: Arc::new(RealFs),
         clock: Arc::new(SystemClock),
-    }
-}
-
-/// Returns the retention of a configuration that sets none.
-pub(super) fn retention(args: &ServeArgs) -> Retention {
-    Retention {
-        time: args.retention_time,
-        size: args.retention_size,
     }
 }
 

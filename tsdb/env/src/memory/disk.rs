@@ -93,6 +93,17 @@ impl Disk {
         }
     }
 
+    /// Returns the bytes of all files.
+    pub(super) fn used(&self) -> u64 {
+        self.nodes
+            .values()
+            .map(|node| match node {
+                Node::File { contents, .. } => contents.size(),
+                Node::Dir => 0,
+            })
+            .sum()
+    }
+
     /// Returns the node at a path.
     pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
         names(path)?

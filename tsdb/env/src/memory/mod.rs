@@ -206,6 +206,12 @@ impl Fs for MemFs {
         self.disk.lock().sync_dir(path)
     }
 
+    fn volume_size(&self, path: &Path) -> io::Result<u64> {
+        let disk = self.disk.lock();
+        disk.find(path)?;
+        Ok(disk.used().saturating_add(disk.faults.room))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let node = self.disk.lock().lock(path)?;
         Ok(Box::new(MemLock {

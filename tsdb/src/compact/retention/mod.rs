@@ -24,10 +24,19 @@ pub(crate) use hold::{Hold, ends_by};
 pub(crate) struct Retention {
     /// Maximum age of samples in milliseconds.
     pub(crate) time_ms: Option<i64>,
-    /// Maximum bytes of blocks and log.
-    pub(crate) size: Option<u64>,
+    /// Maximum size of blocks and log.
+    pub(crate) size: Option<RetentionSize>,
     /// Rules for series. They affect samples inside of blocks, not which blocks are removed.
     pub(crate) rules: Arc<[RetentionRule]>,
+}
+
+/// The maximum size of blocks and log.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RetentionSize {
+    /// Bytes.
+    Bytes(u64),
+    /// A percentage of the size of the volume, from 0 to 100.
+    VolumePercent(f64),
 }
 
 /// How far retention has come, from one round to the next. Held by the thread that compacts.
@@ -56,13 +65,14 @@ impl Retention {
     ///
     /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than
     /// `now_ms`; or if it, together with all newer blocks and the `log_size` bytes of the log,
-    /// exceeds [`size`](Self::size). So a log above that size leaves no block. Blocks that are too
-    /// old are held if `hold` says so.
+    /// exceeds `size_max` bytes. So a log above that size leaves no block. Blocks that are too old
+    /// are held if `hold` says so.
     pub(crate) fn expired(
         &self,
         blocks: &[BlockMeta],
         now_ms: i64,
         log_size: u64,
+        size_max: Option<u64>,
         hold: Hold,
     ) -> Expired {
         let too_old_ms = self.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
@@ -74,7 +84,7 @@ impl Retention {
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
             let is_held = ends_by(block, held_ms);
-            let is_too_much = self.size.is_some_and(|max| size > max);
+            let is_too_much = size_max.is_some_and(|max| size > max);
             n_held += usize::from(is_held && !is_too_much);
             is_too_much || ends_by(block, too_old_ms) && !is_held
         });
@@ -137,10 +147,9 @@ mod tests {
     ) {
         let expired = Retention {
             time_ms,
-            size,
             ..Retention::default()
         }
-        .expired(&metas(blocks), 100, 10, Hold::Confirmed);
+        .expired(&metas(blocks), 100, 10, size, Hold::Confirmed);
         let blocks = expected.iter().map(|&id| BlockId(id)).collect();
         assert_eq!(
             expired,
@@ -168,10 +177,9 @@ mod tests {
             let expired = |size, hold| {
                 let found = Retention {
                     time_ms: Some(50),
-                    size,
                     ..Retention::default()
                 }
-                .expired(&metas(&blocks), 100, 0, hold);
+                .expired(&metas(&blocks), 100, 0, size, hold);
                 (found.blocks.len(), found.n_held)
             };
             let held = if is_held {
@@ -206,7 +214,7 @@ mod tests {
         let mut held_ms = None;
         // Returns how many blocks are removed and held.
         let mut round = |now_ms, blocks: &mut Vec<BlockMeta>| {
-            let expired = retention.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });
+            let expired = retention.expired(blocks, now_ms, 0, None, Hold::Unconfirmed { held_ms });
             held_ms = expired.held_ms;
             blocks.retain(|block| !expired.blocks.contains(&block.origin.id));
             (expired.blocks.len(), expired.n_held)

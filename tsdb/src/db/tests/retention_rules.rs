@@ -6,7 +6,7 @@ use varve_env::Clock;
 use super::*;
 use crate::block::BlockId;
 use crate::compact::rewrite;
-use crate::retention::RetentionRule;
+use crate::retention::{RetentionRule, RetentionSize};
 
 const DAY_MS: i64 = 86_400_000;
 /// Noon, so that a day of samples is in one block.
@@ -75,6 +75,21 @@ fn check(db: &Db, expect: [&[i64]; N_SERIES]) {
         std::array::from_fn::<_, N_SERIES, _>(days),
         expect.map(<[i64]>::to_vec)
     );
+}
+
+#[test]
+fn a_percentage_of_the_volume_limits_the_size() {
+    let fs = MemFs::new();
+    let db = filled_on(Arc::new(fs.clone()), Path::new("data"), 4);
+    fs.set_room(1 << 20);
+    let volume = fs.volume_size(Path::new("data")).unwrap();
+    assert!(volume > 1 << 20, "{volume}");
+    for (percent, n_blocks) in [(100.0, 5), (1e-3, 0)] {
+        let size = RetentionSize::VolumePercent(percent);
+        db.set_retention(None, Some(size), Vec::new());
+        db.compact().unwrap();
+        assert_eq!(db.blocks().len(), n_blocks, "{percent}");
+    }
 }
 
 #[test]

@@ -130,18 +130,25 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
     })
 }
 
-/// Returns the retention in force as Prometheus prints it: `15d or 512GiB`.
+/// Returns the retention in force as Prometheus prints it: `15d or 512GiB or 80%`.
 fn retention(app: &App) -> String {
     if let Some(age) = app.settings.local_retention {
         return format!("{} after upload", print_duration(age));
     }
-    let Retention { time, size } = app.settings.retention(&app.config.current());
+    let Retention {
+        time,
+        size,
+        percentage,
+    } = app.settings.retention(&app.config.current());
     let mut bounds = Vec::new();
     if !time.is_zero() {
         bounds.push(print_duration(time));
     }
     if size > 0 {
         bounds.push(print_size(size));
+    }
+    if percentage > 0.0 {
+        bounds.push(format!("{percentage}%"));
     }
     bounds.join(" or ")
 }
