@@ -199,7 +199,7 @@ fn a_server_does_not_start_without_external_labels_or_with_an_unknown_bucket() {
         ("type: AZURE", "type AZURE is not supported"),
         (
             "type: S3\nconfig: {bucket: b, endpoint: e, access_key: a}",
-            "access_key and secret_key are missing",
+            "access_key and secret_key must be set together",
         ),
     ] {
         let file = ConfigFile::new(text);

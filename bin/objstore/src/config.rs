@@ -18,6 +18,7 @@ use serde_yaml_ng::Value;
 use varve_client::{Access, HttpClientConfig, Secret, TlsSettings};
 use varve_system::yaml::yaml_error;
 
+use crate::credentials::{Credentials, Source};
 use crate::limits::MIB;
 
 /// Maximum size of the file in bytes.
@@ -64,12 +65,7 @@ const HTTP_WITHOUT_EFFECT: [&str; 8] = [
     "disable_compression",
 ];
 /// Keys of S3 that are not supported: they must be empty.
-const UNSUPPORTED: [&str; 4] = [
-    "aws_sdk_auth",
-    "signature_version2",
-    "sts_endpoint",
-    "put_user_metadata",
-];
+const UNSUPPORTED: [&str; 2] = ["signature_version2", "put_user_metadata"];
 
 /// An S3 bucket or a directory.
 #[derive(Debug, Clone)]
@@ -95,9 +91,7 @@ pub(super) struct S3Config {
     /// `true` if the name of the bucket is part of the host name, `false` if it begins the path.
     pub(super) is_virtual_hosted: bool,
     pub(super) region: String,
-    pub(super) access_key: String,
-    pub(super) secret_key: Secret,
-    pub(super) session_token: Secret,
+    pub(super) credentials: Source,
     pub(super) access: Access,
     /// Headers of each new object: how the server encrypts it.
     pub(super) encryption: Vec<(String, String)>,
@@ -131,6 +125,9 @@ struct S3Section {
     access_key: String,
     secret_key: Secret,
     session_token: Secret,
+    /// `true`: only credentials of a role.
+    aws_sdk_auth: bool,
+    sts_endpoint: String,
     insecure: bool,
     bucket_lookup_type: String,
     part_size: u64,
@@ -269,21 +266,12 @@ impl S3Section {
     fn check(self, folder: &Path, env: impl Fn(&str) -> String) -> Result<S3Config> {
         self.check_keys()?;
         let is_virtual_hosted = self.is_virtual_hosted()?;
-        let or_env =
-            |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
-        let (access_key, secret_key, session_token) = if self.access_key.is_empty() {
-            (
-                env("AWS_ACCESS_KEY_ID"),
-                or_env(self.secret_key, "AWS_SECRET_ACCESS_KEY"),
-                or_env(self.session_token, "AWS_SESSION_TOKEN"),
-            )
+        let region = if self.region.is_empty() {
+            endpoint_region(&self.endpoint).to_owned()
         } else {
-            (self.access_key, self.secret_key, self.session_token)
+            self.region.clone()
         };
-        ensure!(
-            !access_key.is_empty() && !secret_key.0.is_empty(),
-            "access_key and secret_key are missing; set them, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        );
+        let credentials = self.credentials(&region, &env)?;
         let part_size = check_part_size(self.part_size)?;
         let retries_max = check_retries(self.max_retries)?;
 
@@ -297,23 +285,56 @@ impl S3Section {
         .trusting(None, self.http_config.insecure_skip_verify);
 
         Ok(S3Config {
-            region: if self.region.is_empty() {
-                endpoint_region(&self.endpoint).to_owned()
-            } else {
-                self.region
-            },
+            region,
             bucket: self.bucket,
             endpoint: self.endpoint,
             is_insecure: self.insecure,
             is_virtual_hosted,
-            access_key,
-            secret_key,
-            session_token,
+            credentials,
             access,
             encryption: self.sse_config.headers().context("sse_config")?,
             part_size,
             retries_max,
         })
+    }
+
+    /// Returns where credentials come from: the keys here, those of the environment, or a role. The
+    /// role of an instance is used only for buckets of AWS, or if the configuration says so.
+    fn credentials(&self, region: &str, env: &impl Fn(&str) -> String) -> Result<Source> {
+        let has_keys = !self.access_key.is_empty() || !self.secret_key.0.is_empty();
+        if self.aws_sdk_auth {
+            ensure!(!has_keys, "aws_sdk_auth excludes access_key and secret_key");
+        } else if has_keys {
+            ensure!(
+                !self.access_key.is_empty() && !self.secret_key.0.is_empty(),
+                "access_key and secret_key must be set together"
+            );
+            return Ok(Source::Keys(Credentials::new(
+                self.access_key.clone(),
+                self.secret_key.clone(),
+                self.session_token.clone(),
+            )));
+        }
+        let access_key = env("AWS_ACCESS_KEY_ID");
+        let secret_key = Secret(env("AWS_SECRET_ACCESS_KEY"));
+        if !access_key.is_empty() && !secret_key.0.is_empty() {
+            let session_token = Secret(env("AWS_SESSION_TOKEN"));
+            let keys = Credentials::new(access_key, secret_key, session_token);
+            return Ok(Source::Keys(keys));
+        }
+        if let Some(role) = Source::of_role(env, &self.sts_endpoint, region)? {
+            return Ok(role);
+        }
+        let host = self.endpoint.split(':').next().unwrap_or_default();
+        let is_aws = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+        let instance = if is_aws || self.aws_sdk_auth {
+            Source::of_instance(env)
+        } else {
+            None
+        };
+        instance.context(
+            "access_key and secret_key are missing; set them, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
     }
 
     /// Checks that all keys are known and the required ones are set.
@@ -530,8 +551,11 @@ mod tests {
                 (config.part_size, config.retries_max),
                 (PART_SIZE_DEFAULT, RETRIES_DEFAULT)
             );
+            let Source::Keys(keys) = &config.credentials else {
+                panic!("{fields}")
+            };
             assert!(
-                config.session_token.0.is_empty(),
+                keys.session_token.0.is_empty(),
                 "the environment counts only without keys in the file"
             );
         }
@@ -605,8 +629,8 @@ mod tests {
             "endpoint \"http://e\" is not a host",
         );
         check_s3(
-            &format!("{S3}, endpoint: e, sts_endpoint: x"),
-            "sts_endpoint is not supported",
+            &format!("{S3}, endpoint: e, signature_version2: true"),
+            "signature_version2 is not supported",
         );
         check_s3(
             &format!("{S3}, endpoint: e, colour: red"),
@@ -641,14 +665,67 @@ mod tests {
             (&*s3.bucket, &*prefix, &*s3.endpoint),
             ("b", "c/d/", "127.0.0.1:9000")
         );
-        assert!(
-            s3.is_insecure && !s3.is_virtual_hosted && s3.region == "eu" && s3.access_key == "key"
-        );
-        let error = BucketConfig::from_url("b", |_| String::new()).unwrap_err();
+        assert!(s3.is_insecure && !s3.is_virtual_hosted && s3.region == "eu");
+        assert!(matches!(&s3.credentials, Source::Keys(keys) if keys.access_key == "key"));
+        let without_keys = |name: &str| match name {
+            "AWS_ENDPOINT_URL" => "http://127.0.0.1:9000/".to_owned(),
+            _ => String::new(),
+        };
+        let error = BucketConfig::from_url("b", without_keys).unwrap_err();
         assert!(
             format!("{error:#}").starts_with("s3://b: access_key"),
             "{error:#}"
         );
+    }
+
+    #[test]
+    fn without_keys_a_role_gives_credentials() {
+        let source = |config: &str, variables: &[&str]| {
+            let env = |name: &str| {
+                let is_set = variables.contains(&name);
+                if is_set {
+                    "http://localhost/x".to_owned()
+                } else {
+                    String::new()
+                }
+            };
+            let text = format!("{{type: S3, config: {{bucket: b, {config}}}}}");
+            match BucketConfig::parse(&text, Path::new(""), env) {
+                Ok(BucketConfig {
+                    backend: BackendConfig::S3(s3),
+                    ..
+                }) => match s3.credentials {
+                    Source::Keys(_) => "keys".to_owned(),
+                    Source::WebIdentity { sts, .. } => sts,
+                    Source::Container { .. } => "container".to_owned(),
+                    Source::Instance(url) => url,
+                },
+                Ok(_) => unreachable!("the type is S3"),
+                Err(error) => format!("{error:#}"),
+            }
+        };
+        let aws = "endpoint: s3.eu-west-1.amazonaws.com";
+        let minio = "endpoint: 'minio:9000'";
+        let web = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"];
+        let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+        let container = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        assert_eq!(source(aws, &web), "https://sts.eu-west-1.amazonaws.com");
+        let with_sts = format!("{aws}, sts_endpoint: 'https://sts.example'");
+        assert_eq!(source(&with_sts, &web), "https://sts.example");
+        assert_eq!(source(aws, &[web[0], web[1], keys[0], keys[1]]), "keys");
+        assert_eq!(source(minio, &[container]), "container");
+        assert_eq!(source(aws, &[]), "http://169.254.169.254");
+        let forced = format!("{minio}, aws_sdk_auth: true");
+        assert_eq!(source(&forced, &[]), "http://169.254.169.254");
+        let missing = source(minio, &[]);
+        assert!(
+            missing.contains("access_key and secret_key are missing"),
+            "{missing}"
+        );
+        let both = source(&format!("{aws}, aws_sdk_auth: true, access_key: a"), &[]);
+        assert!(both.contains("aws_sdk_auth excludes"), "{both}");
+        let half = source(&format!("{aws}, access_key: a"), &keys);
+        assert!(half.contains("must be set together"), "{half}");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 mod checksum;
 mod config;
+mod credentials;
 mod filesystem;
 mod limits;
 mod metrics;

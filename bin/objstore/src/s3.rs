@@ -20,6 +20,7 @@ use varve_system::printing::error_chain;
 use varve_system::version::USER_AGENT;
 
 use crate::config::S3Config;
+use crate::credentials::CachedCredentials;
 use crate::limits::{EMPTY_PAGES_MAX, MIB};
 use crate::metrics::ObjstoreMetrics;
 use crate::object::{Object, check_listed};
@@ -42,7 +43,8 @@ const PARTS_MAX: u64 = 10_000;
 
 pub(super) struct S3 {
     client: Client,
-    signer: Signer,
+    credentials: CachedCredentials,
+    region: String,
     /// The `Host` header.
     host: String,
     /// What precedes a key in a path.
@@ -102,12 +104,8 @@ impl S3 {
         };
         Ok(Self {
             client: Client::new(&url, config.access.clone(), options)?,
-            signer: Signer {
-                access_key: config.access_key.clone(),
-                secret_key: config.secret_key.0.clone(),
-                session_token: config.session_token.0.clone(),
-                region: config.region.clone(),
-            },
+            credentials: CachedCredentials::new(config.credentials.clone()),
+            region: config.region.clone(),
             host,
             root,
             encryption: config.encryption.clone(),
@@ -376,7 +374,12 @@ impl S3 {
             headers: &headers,
             body: &call.body,
         };
-        let signed = self.signer.sign(unsigned, Timestamp::now());
+        let now = Timestamp::now();
+        let signer = Signer {
+            credentials: self.credentials.get(now)?,
+            region: &self.region,
+        };
+        let signed = signer.sign(unsigned, now);
         let uri = if query.is_empty() {
             path.to_owned()
         } else {

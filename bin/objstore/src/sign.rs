@@ -13,18 +13,15 @@ use ring::hmac;
 use varve_client::PERCENT_ENCODED;
 
 use crate::checksum::checksum;
+use crate::credentials::Credentials;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
 
-/// The key of an account, and the region that its signatures are valid for.
-#[derive(Clone)]
-pub(super) struct Signer {
-    pub(super) access_key: String,
-    pub(super) secret_key: String,
-    /// The token of temporary credentials, or empty.
-    pub(super) session_token: String,
-    pub(super) region: String,
+/// Credentials, and the region that their signatures are valid for.
+pub(super) struct Signer<'a> {
+    pub(super) credentials: &'a Credentials,
+    pub(super) region: &'a str,
 }
 
 /// The signed parts of a request.
@@ -40,7 +37,7 @@ pub(super) struct Unsigned<'a> {
     pub(super) body: &'a [u8],
 }
 
-impl Signer {
+impl Signer<'_> {
     /// Returns the headers that sign a request: its time, the checksum of its body, and the
     /// signature.
     pub(super) fn sign(&self, request: Unsigned<'_>, now: Timestamp) -> Vec<(String, String)> {
@@ -51,8 +48,9 @@ impl Signer {
             ("x-amz-content-sha256", body.clone()),
             ("x-amz-date", time.clone()),
         ];
-        if !self.session_token.is_empty() {
-            added.push(("x-amz-security-token", self.session_token.clone()));
+        let session_token = &self.credentials.session_token.0;
+        if !session_token.is_empty() {
+            added.push(("x-amz-security-token", session_token.clone()));
         }
         let mut added: Vec<_> = added
             .into_iter()
@@ -80,8 +78,8 @@ impl Signer {
             "{ALGORITHM}\n{time}\n{scope}\n{}",
             checksum(canonical.as_bytes())
         );
-        let start = format!("AWS4{}", self.secret_key).into_bytes();
-        let parts = [day, &self.region, SERVICE, "aws4_request", &text];
+        let start = format!("AWS4{}", self.credentials.secret_key.0).into_bytes();
+        let parts = [day, self.region, SERVICE, "aws4_request", &text];
         let signature = HEXLOWER.encode(
             &parts
                 .iter()
@@ -89,7 +87,7 @@ impl Signer {
         );
         let value = format!(
             "{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}",
-            self.access_key
+            self.credentials.access_key
         );
         added.push(("authorization".to_owned(), value));
         added
@@ -112,6 +110,7 @@ fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_client::Secret;
 
     /// Signs a request of the examples in the Amazon S3 API reference.
     fn check(
@@ -122,11 +121,14 @@ mod tests {
         body: &str,
         expect: &str,
     ) {
+        let credentials = Credentials::new(
+            "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
+            Secret::default(),
+        );
         let signer = Signer {
-            access_key: "AKIAIOSFODNN7EXAMPLE".to_owned(),
-            secret_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
-            session_token: String::new(),
-            region: "us-east-1".to_owned(),
+            credentials: &credentials,
+            region: "us-east-1",
         };
         let mut headers: Vec<_> = headers
             .iter()

@@ -7,8 +7,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use parking_lot::Mutex;
+use varve_client::Secret;
 
 use super::*;
+use crate::credentials::Credentials;
 use crate::sign::{Signer, Unsigned};
 
 const KEY: &str = "AKIDEXAMPLE";
@@ -276,11 +278,11 @@ impl Received {
             .filter(|name| !added.contains(name))
             .map(|name| (name.to_owned(), self.headers[name].clone()))
             .collect();
+        let credentials =
+            Credentials::new(KEY.to_owned(), Secret(SECRET.to_owned()), Secret::default());
         let signer = Signer {
-            access_key: KEY.to_owned(),
-            secret_key: SECRET.to_owned(),
-            session_token: String::new(),
-            region: REGION.to_owned(),
+            credentials: &credentials,
+            region: REGION,
         };
         let now =
             jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", &self.headers["x-amz-date"]).unwrap();
