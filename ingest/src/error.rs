@@ -126,6 +126,12 @@ pub enum Malformed {
         /// The error.
         reason: String,
     },
+    /// The body is compressed, and its request does not say so.
+    #[error("the body looks like {encoding}, but the header Content-Encoding does not say so")]
+    LooksCompressed {
+        /// The content encoding.
+        encoding: &'static str,
+    },
     /// The body is not a snappy block.
     #[error("snappy: {0}")]
     Snappy(String),

@@ -56,13 +56,16 @@ fn check_pair(
     limits: &Limits,
 ) -> Result<(), RejectionReason> {
     if idx >= limits.labels_per_series_max {
-        return Err(RejectionReason::TooManyLabels);
+        let limit = saturating_u32(limits.labels_per_series_max);
+        return Err(RejectionReason::TooManyLabels { limit });
     }
     if name.len() > limits.label_name_size_max {
-        return Err(RejectionReason::LabelNameTooLong);
+        let limit = saturating_u32(limits.label_name_size_max);
+        return Err(RejectionReason::LabelNameTooLong { limit });
     }
     if value.len() > limits.label_value_size_max {
-        return Err(RejectionReason::LabelValueTooLong);
+        let limit = saturating_u32(limits.label_value_size_max);
+        return Err(RejectionReason::LabelValueTooLong { limit });
     }
     // The store would reject it with an error that suggests a retry. Checked before the strings are
     // copied, since a few bytes of symbol references can make a large label set.
@@ -71,6 +74,35 @@ fn check_pair(
         Err(RejectionReason::LabelSetTooLarge)
     } else {
         Ok(())
+    }
+}
+
+fn saturating_u32(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+/// Says by how much a label set exceeds the limit of `reason`. Returns `None` if the reason is not
+/// such a limit.
+pub(crate) fn excess<'a>(
+    mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    reason: RejectionReason,
+) -> Option<String> {
+    match reason {
+        RejectionReason::TooManyLabels { .. } => Some(format!("{} labels", pairs.count())),
+        RejectionReason::LabelNameTooLong { limit } => {
+            let (name, _) = pairs.find(|(name, _)| name.len() > limit as usize)?;
+            Some(format!("a label name of {} bytes", name.len()))
+        }
+        RejectionReason::LabelValueTooLong { limit } => {
+            let (name, value) = pairs.find(|(_, value)| value.len() > limit as usize)?;
+            let name = String::from_utf8_lossy(name);
+            Some(format!("{} bytes in label {name}", value.len()))
+        }
+        RejectionReason::LabelSetTooLarge => {
+            let size: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
+            Some(format!("{size} bytes of labels"))
+        }
+        _ => None,
     }
 }
 
@@ -214,11 +246,11 @@ mod tests {
         check(&[(b"__name__", b"1234")], Ok(r#"{__name__="1234"}"#));
         check(
             &[(b"__name__", b"12345")],
-            Err(RejectionReason::LabelValueTooLong),
+            Err(RejectionReason::LabelValueTooLong { limit: 4 }),
         );
         check(
             &[(b"__name__", b"up"), (b"123456789", b"")],
-            Err(RejectionReason::LabelNameTooLong),
+            Err(RejectionReason::LabelNameTooLong { limit: 8 }),
         );
         check(
             &[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1")],
@@ -231,8 +263,30 @@ mod tests {
                 (b"c", b"1"),
                 (b"d", b"1"),
             ],
-            Err(RejectionReason::TooManyLabels),
+            Err(RejectionReason::TooManyLabels { limit: 3 }),
         );
+    }
+
+    #[test]
+    fn a_rejected_label_set_says_by_how_much_it_exceeds_the_limit() {
+        let pairs: [(&[u8], &[u8]); 2] = [(b"__name__", b"up"), (b"long_name", b"12345")];
+        for (reason, expect) in [
+            (RejectionReason::TooManyLabels { limit: 1 }, "2 labels"),
+            (
+                RejectionReason::LabelNameTooLong { limit: 8 },
+                "a label name of 9 bytes",
+            ),
+            (
+                RejectionReason::LabelValueTooLong { limit: 4 },
+                "5 bytes in label long_name",
+            ),
+            (RejectionReason::LabelSetTooLarge, "24 bytes of labels"),
+        ] {
+            let found = excess(pairs.into_iter(), reason);
+            assert_eq!(found.as_deref(), Some(expect), "{reason}");
+        }
+        let other = excess(pairs.into_iter(), RejectionReason::OutOfOrder);
+        assert_eq!(other, None);
     }
 
     #[test]

@@ -77,7 +77,10 @@ impl Compression {
         limits: &Limits,
     ) -> Result<Box<dyn Read + 'a>, WriteError> {
         Ok(match self {
-            Self::Identity => Box::new(body),
+            Self::Identity => match of_magic(body) {
+                Some(encoding) => return Err(Malformed::LooksCompressed { encoding }.into()),
+                None => Box::new(body),
+            },
             Self::Snappy => {
                 let size = snappy::declared_size(body, limits)?;
                 let mut bytes = Vec::new();
@@ -110,6 +113,18 @@ impl Compression {
             reason: error.to_string(),
         }
         .into()
+    }
+}
+
+/// Returns the compression of a body that starts with the magic number of its format. No text and no
+/// protobuf message of a write starts so.
+fn of_magic(body: &[u8]) -> Option<&'static str> {
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    match body {
+        _ if body.starts_with(GZIP) => Some("gzip"),
+        _ if body.starts_with(ZSTD) => Some("zstd"),
+        _ => None,
     }
 }
 

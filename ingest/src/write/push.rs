@@ -144,8 +144,11 @@ impl Write<'_> {
         let n = self.request.n_samples_of(series_idx, samples);
         self.note_rejected_series(series_idx);
         self.rejections.add(reason, 1, n.total, || {
-            Example::of_series(self.request.print(series_idx))
-                .with(samples.samples.first().copied())
+            let mut example = Example::of_series(self.request.print(series_idx));
+            if let Some(excess) = self.request.excess(series_idx, reason) {
+                example.text.push_str(&format!(" with {excess}"));
+            }
+            example.with(samples.samples.first().copied())
         });
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use varve_model::{Labels, Rejection};
+use varve_model::{Labels, Rejection, RejectionReason};
 use varve_tsdb::bounds::Bounds;
 
 use super::buffers::{Outgoing, RequestBuffers};
@@ -305,6 +305,14 @@ impl<'a> Request<'a> {
             self.message,
             series.labels,
         ))
+    }
+
+    /// Says by how much the labels of a series exceed the limit of `reason`.
+    pub(super) fn excess(&self, series_idx: u32, reason: RejectionReason) -> Option<String> {
+        match self.writer {
+            Writer::Sender => label_set::excess(self.pairs(self.series(series_idx)), reason),
+            Writer::Rules(..) | Writer::Server(_) => None,
+        }
     }
 
     /// Prints the labels of a series.

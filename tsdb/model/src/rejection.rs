@@ -58,14 +58,23 @@ pub enum RejectionReason {
     #[error("invalid UTF-8 in label name or value")]
     InvalidUtf8,
     /// A label set has too many labels.
-    #[error("more labels than {} allows", Limit::LabelsPerSeries)]
-    TooManyLabels,
+    #[error("more than {limit} labels ({})", Limit::LabelsPerSeries)]
+    TooManyLabels {
+        /// Their maximum number.
+        limit: u32,
+    },
     /// A label name is too long.
-    #[error("label name is too long")]
-    LabelNameTooLong,
+    #[error("label name longer than {limit} bytes")]
+    LabelNameTooLong {
+        /// Its maximum size.
+        limit: u32,
+    },
     /// A label value is too long.
-    #[error("label value longer than {}", Limit::LabelValueSize)]
-    LabelValueTooLong,
+    #[error("label value longer than {limit} bytes ({})", Limit::LabelValueSize)]
+    LabelValueTooLong {
+        /// Its maximum size.
+        limit: u32,
+    },
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     #[error("label set larger than {} bytes", LABELS_SIZE_MAX)]
     LabelSetTooLarge,
@@ -152,9 +161,9 @@ impl RejectionReason {
             Self::EmptyLabelName => "empty_label_name",
             Self::DuplicateLabelName => "duplicate_label_name",
             Self::InvalidUtf8 => "invalid_utf8",
-            Self::TooManyLabels => "too_many_labels",
-            Self::LabelNameTooLong => "label_name_too_long",
-            Self::LabelValueTooLong => "label_value_too_long",
+            Self::TooManyLabels { .. } => "too_many_labels",
+            Self::LabelNameTooLong { .. } => "label_name_too_long",
+            Self::LabelValueTooLong { .. } => "label_value_too_long",
             Self::LabelSetTooLarge => "label_set_too_large",
             Self::NoSamples => "no_samples",
             Self::ExemplarOutOfOrder => "exemplar_out_of_order",

@@ -75,8 +75,8 @@ fn an_invalid_series_rejects_that_series_every_time() {
             "missing metric name (__name__ label): 2 series with 2 samples, e.g. series {job=\"x\"}; \
              label name is empty: 1 series with 2 samples, e.g. series {__name__=\"up\", \"\"=\"x\"}; \
              duplicate label name: 2 series with 4 samples, e.g. series {__name__=\"up\", a=\"1\", a=\"2\"}; \
-             label value longer than the maximum size: 1 series with 2 samples, \
-             e.g. series {__name__=\"up\", a=\"12345678901\"}"
+             label value longer than 10 bytes (the maximum size): 1 series with 2 samples, \
+             e.g. series {__name__=\"up\", a=\"12345678901\"} with 11 bytes in label a"
         );
     }
     assert_eq!((fixture.contents().len(), fixture.n_series()), (2, 2));

@@ -71,7 +71,11 @@ async fn take(app: &App, form: &Form) -> Result {
         pprof::Error::Running => {
             ApiError::unavailable("another CPU profile is being taken; there is one at a time")
         }
-        error => ApiError::internal(format!("cannot take a CPU profile: {error}")),
+        // The profiler writes rare stacks to a temporary file.
+        error => ApiError::internal(format!(
+            "cannot take a CPU profile: {error}; is the directory {:?} ($TMPDIR) writable?",
+            std::env::temp_dir()
+        )),
     })?;
     let started = Instant::now();
     while started.elapsed() < duration && app.phase() != Phase::Stopping {
