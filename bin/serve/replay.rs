@@ -11,15 +11,19 @@ use tokio::task::JoinHandle;
 use varve_config::settings::StoreOptions;
 use varve_context::{Interrupt, QueryContext};
 use varve_server::store::Store;
+use varve_tools::data_dir::ensure_not_foreign;
 use varve_tsdb::stats::ReplayStats;
 
 /// Opens the store on a blocking thread.
+///
+/// # Errors
+/// If the store cannot be opened, or the directory has data of Prometheus and none of Varve.
 pub(super) async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
-    let data_dir = path.clone();
-    let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
-    opened
-        .context("open the store")?
-        .map_err(|error| cannot_open(&data_dir, &error))
+    let opening = tokio::task::spawn_blocking(move || {
+        ensure_not_foreign(&path).with_context(|| format!("open data directory {path:?}"))?;
+        Store::open(&path, options).map_err(|error| cannot_open(&path, &error))
+    });
+    opening.await.context("open the store")?
 }
 
 /// Adds the data directory to an error. The error itself names its cause.

@@ -100,6 +100,27 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
     assert_eq!(store.receiver.relabel_rule_stats().len(), 1);
 }
 
+/// The server created an empty store among the files of Prometheus. `data/` is the default of both.
+#[tokio::test]
+async fn a_directory_of_prometheus_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("chunks_head")).unwrap();
+    let memory = Memory::given(1 << 30);
+    let Resolved { store, .. } = resolve(
+        &args(&[]),
+        &Config::default(),
+        &memory,
+        None,
+        BTreeMap::new(),
+        false,
+    )
+    .unwrap();
+    let opened = open(dir.path().to_owned(), store).await;
+    let error = format!("{:#}", opened.err().unwrap());
+    assert!(error.contains("`varve tsdb import`"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
 /// Starts a server, up to its listeners.
 async fn start(dir: &Path) -> HttpState {
     let args = args(&[

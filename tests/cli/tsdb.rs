@@ -34,6 +34,130 @@ fn import(from: &Path, to: &Path) -> String {
     text(&output.stdout)
 }
 
+/// Creates Prometheus blocks with a sample at each of some times, in seconds.
+fn blocks_of(dir: &Path, times_s: &[i64]) {
+    let mut lines = String::new();
+    for time_s in times_s {
+        lines.push_str(&format!("a 1 {time_s}\n"));
+    }
+    let history = dir.with_extension("om");
+    std::fs::write(&history, lines + "# EOF\n").expect("write a file");
+    let args = ["tsdb", "create-blocks-from", "openmetrics", "-q"];
+    succeeded(varve(
+        &[&args[..], &[path(&history), path(dir)]].concat(),
+    ));
+}
+
+/// Returns the paths below a directory.
+fn tree(dir: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("list a directory") {
+        let path = entry.expect("list a directory").path();
+        if path.is_dir() {
+            paths.extend(tree(&path));
+        }
+        paths.push(path);
+    }
+    paths.sort();
+    paths
+}
+
+/// They began an empty store among the files of Prometheus, with exit code 0. Blocks of Prometheus
+/// in a directory of Varve were never read.
+#[test]
+fn writers_refuse_a_directory_of_the_other_program() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let theirs = dir.path().join("theirs");
+    let ours = dir.path().join("ours");
+    let empty = dir.path().join("empty");
+    blocks_of(&theirs, &[1_700_000_000]);
+    import(&theirs, &ours);
+    std::fs::create_dir(&empty).expect("make a directory");
+    let history = dir.path().join("theirs.om");
+    let out = dir.path().join("out");
+    let calls: [(&Path, &str, &[&str]); 9] = [
+        (&theirs, "`varve tsdb import`", &["compact", path(&theirs)]),
+        (&empty, "it is empty", &["compact", path(&empty)]),
+        (
+            &theirs,
+            "`varve tsdb import`",
+            &["import", path(&theirs), path(&theirs)],
+        ),
+        (
+            &theirs,
+            "`varve tsdb import`",
+            &["export", path(&theirs), "--to-blocks", path(&out)],
+        ),
+        (
+            &empty,
+            "it is empty",
+            &["export", path(&empty), "--to-blocks", path(&out)],
+        ),
+        (
+            &ours,
+            "`varve tsdb import`",
+            &["export", path(&ours), "--to-blocks", path(&ours)],
+        ),
+        (
+            &ours,
+            "`varve tsdb import`",
+            &[
+                "create-blocks-from",
+                "openmetrics",
+                path(&history),
+                path(&ours),
+            ],
+        ),
+        (
+            &ours,
+            "of Varve, not of Prometheus",
+            &["import", path(&ours), path(&out)],
+        ),
+        (
+            &empty,
+            "it is empty",
+            &["import", path(&empty), path(&out)],
+        ),
+    ];
+    for (unchanged, reason, args) in calls {
+        let before = tree(unchanged);
+        let output = varve(&[&["tsdb"], args].concat());
+        assert!(!output.status.success(), "{args:?}: {output:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(reason), "{args:?}: {errors}");
+        assert!(tree(unchanged) == before, "{args:?} changed the directory");
+        assert!(!out.exists(), "{args:?} wrote something");
+    }
+}
+
+/// These printed "0 blocks", with exit code 0.
+#[test]
+fn an_import_that_finds_nothing_fails_and_says_why() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let parent = dir.path().join("parent");
+    let data = parent.join("prometheus");
+    let target = dir.path().join("data");
+    std::fs::create_dir(&parent).expect("make a directory");
+    blocks_of(&data, &[1_700_000_000]);
+    let block = std::fs::read_dir(&data)
+        .expect("list a directory")
+        .map(|entry| entry.expect("list a directory").path())
+        .next()
+        .expect("there is a block");
+    let no_samples = dir.path().join("no-samples");
+    std::fs::create_dir_all(no_samples.join("chunks_head")).expect("make a directory");
+    for (source, code, reason) in [
+        (&parent, 2, "it contains data directories"),
+        (&block, 2, "a single block of Prometheus"),
+        (&no_samples, 1, "nothing was imported"),
+    ] {
+        let output = varve(&["tsdb", "import", path(source), path(&target)]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(reason), "{source:?}: {errors}");
+    }
+}
+
 #[test]
 fn imports_into_a_directory_in_use_are_staged_separately() {
     let server = Server::start(&[
@@ -175,7 +299,7 @@ fn blocks_are_listed_as_promtool_lists_them() {
     let nowhere = varve(&["tsdb", "list", path(dir.path())]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(
-        text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"),
+        text(&nowhere.stderr).contains("it contains data directories"),
         "{nowhere:?}"
     );
 }

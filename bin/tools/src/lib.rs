@@ -12,7 +12,7 @@ extern crate varve_system;
 
 pub mod advise;
 pub mod check;
-mod data_dir;
+pub mod data_dir;
 mod features;
 mod label;
 mod output;

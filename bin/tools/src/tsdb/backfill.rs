@@ -25,6 +25,7 @@ use varve_prometheus::recover::WINDOW_MS;
 use super::args::TsdbBackfillArgs;
 use super::columns;
 use super::list::{header, row, size_of};
+use crate::data_dir::ensure_takes_prometheus_blocks;
 
 /// Maximum number of samples in memory, 16 bytes each.
 const SAMPLES_MAX: u64 = 64 << 20;
@@ -35,6 +36,7 @@ const N_LENGTHS: u32 = 10;
 
 /// Creates the blocks of a file in a format and prints them.
 pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()> {
+    ensure_takes_prometheus_blocks(&args.output)?;
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
     let backfill = Backfill {
         args,

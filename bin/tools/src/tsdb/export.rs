@@ -11,12 +11,14 @@ use varve_tsdb::ReadContext;
 
 use super::args::ExportArgs;
 use super::source::OfflineDb;
+use crate::data_dir::ensure_takes_prometheus_blocks;
 use crate::report::{block_table, blocks_json, damage_lines};
 use crate::selector::parse_optional;
 use crate::verdict::Verdict;
 
 /// Exports the samples of a data directory.
 pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
+    ensure_takes_prometheus_blocks(&args.to_blocks)?;
     let store = OfflineDb::open(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut matchers = parse_optional(args.selector.as_deref())?;

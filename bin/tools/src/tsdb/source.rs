@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use varve_env::damage::DamageReport;
 use varve_env::{Fs, ReadOnlyFs, RealFs};
 use varve_model::{Matcher, SampleColumns, TimeRange};
@@ -15,7 +15,7 @@ use varve_system::machine;
 use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Db, Error, Options, ReadContext};
 
-use crate::data_dir::{Owner, owner};
+use crate::data_dir::{Owner, ensure_varve, owner};
 use crate::scratch_dir::ScratchDir;
 use crate::selector::matches;
 use crate::wal::prometheus::recover::default_options;
@@ -74,12 +74,13 @@ pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
     Ok(damage)
 }
 
-/// Opens a data directory of Varve, without background tasks.
+/// Opens a data directory of Varve, without background tasks. The store itself would create a new
+/// one in any directory.
 ///
 /// # Errors
-/// If it does not exist, is open elsewhere, or cannot be read.
+/// If it does not exist, is not Varve's, is open elsewhere, or cannot be read.
 pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
-    ensure!(path.is_dir(), "data directory {path:?} does not exist");
+    ensure_varve(path)?;
     let options = Options {
         wal_replay_concurrency: machine::cores(),
         background: false,

@@ -92,8 +92,8 @@ mod tests {
         }
         for (name, reason) in [
             ("nowhere", "does not exist"),
-            ("empty", "it has no WAL and no block"),
-            ("", "it has no WAL and no block"),
+            ("empty", "it is empty"),
+            ("", "it contains data directories"),
             ("varve", "use `varve wal repair`"),
         ] {
             let error = recover_error(&dir.path().join(name), &target);

@@ -7,7 +7,7 @@ mod staging;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use varve_env::damage::DamageReport;
 use varve_env::{Fs, RealFs};
 use varve_objstore::BucketConfig;
@@ -17,6 +17,7 @@ use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use super::args::ImportArgs;
+use crate::data_dir::{ensure_not_foreign, ensure_prometheus};
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;
@@ -40,7 +41,8 @@ impl ImportArgs {
 
 /// The result of building blocks.
 pub(super) struct Staged {
-    pub(super) verdict: Verdict,
+    verdict: Verdict,
+    n_samples: u64,
     /// What the blocks do not store; `None` if the source has no WAL.
     exemplars_and_metadata: Option<ExemplarsAndMetadata>,
 }
@@ -48,7 +50,11 @@ pub(super) struct Staged {
 /// Builds blocks from a Prometheus data directory, then imports all of them at once.
 pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
     let staged = stage(args)?;
-    import_staged(args, staged.exemplars_and_metadata)?;
+    let n_imported = import_staged(args, staged.exemplars_and_metadata)?;
+    if staged.n_samples == 0 && n_imported == 0 {
+        eprintln!("nothing was imported: {:?} has no samples", args.source);
+        return Ok(Verdict::Damaged);
+    }
     Ok(staged.verdict)
 }
 
@@ -58,9 +64,10 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
 /// If the source does not exist, or another import is running, and for I/O errors.
 pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     let bucket = args.bucket()?;
-    if bucket.is_none() && !args.source.is_dir() {
-        bail!("data directory {:?} does not exist", args.source);
+    if bucket.is_none() {
+        ensure_prometheus(&args.source)?;
     }
+    ensure_not_foreign(&args.path)?;
     ensure!(
         args.block_labels.is_empty() || bucket.is_some(),
         "--block-label needs a bucket, not a data directory"
@@ -84,6 +91,7 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     );
     Ok(Staged {
         verdict: Verdict::from_damage(&damage),
+        n_samples: built.n_samples,
         exemplars_and_metadata,
     })
 }
@@ -154,20 +162,20 @@ fn store_options() -> Options {
 }
 
 /// Imports the blocks, and exemplars and metadata of the WAL, or prints how the server that has the
-/// directory open does it.
+/// directory open does it. Returns the number of imported blocks, including those of an earlier run.
 fn import_staged(
     args: &ImportArgs,
     exemplars_and_metadata: Option<ExemplarsAndMetadata>,
-) -> Result<()> {
+) -> Result<usize> {
     let path = &args.path;
     match Db::open(path, store_options()) {
         Ok(db) => {
             let n_blocks = db.import().context("import the blocks")?;
             println!("imported {n_blocks} blocks");
-            match exemplars_and_metadata {
-                Some(found) => store_exemplars_and_metadata(&db, found),
-                None => Ok(()),
+            if let Some(found) = exemplars_and_metadata {
+                store_exemplars_and_metadata(&db, found)?;
             }
+            Ok(n_blocks)
         }
         Err(Error::Locked { .. }) => {
             println!(
@@ -178,7 +186,7 @@ fn import_staged(
                     "exemplars and metadata are not imported: repeat the import while no server has the directory open"
                 );
             }
-            Ok(())
+            Ok(0)
         }
         Err(error) => Err(error).with_context(|| format!("open data directory {path:?}")),
     }

@@ -14,6 +14,7 @@ use varve_prometheus::recover::{
 };
 use varve_system::machine;
 
+use crate::data_dir::ensure_takes_prometheus_blocks;
 use crate::output::table;
 use crate::progress::{Progress as ProgressBar, Unit};
 use crate::report::{
@@ -30,6 +31,7 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
             args.to_blocks
         );
     }
+    ensure_takes_prometheus_blocks(&args.to_blocks)?;
     let defaults = default_options(2);
     let options = RecoverOptions {
         memory_bytes: if args.memory == 0 {
