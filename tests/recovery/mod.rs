@@ -6,6 +6,7 @@
 
 mod damaged;
 mod generated;
+mod losses;
 mod varve;
 
 use std::collections::BTreeSet;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use varve_env::damage::{Damage, DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
 use varve_prometheus::block::BlockMeta;
 use varve_system::machine::process;
 
@@ -58,6 +59,60 @@ pub(crate) fn loss(n_lost: u64, n_samples: u64) -> String {
 /// Returns an entry of a damage report as JSON.
 pub(crate) fn damage_json(damage: &Damage) -> Value {
     json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
+}
+
+/// Prints what became of the samples that were found. `kept` names those that were written or can be
+/// read.
+pub(crate) fn totals_table(totals: &SampleTotals, kept: &str) -> String {
+    let mut rows = Vec::new();
+    for (label, n_samples) in [
+        ("samples found", totals.n_found),
+        (kept, totals.n_kept),
+        ("covered by blocks", totals.n_covered),
+        ("duplicates", totals.n_duplicates),
+        ("deleted", totals.n_deleted),
+        ("not selected", totals.n_filtered),
+    ] {
+        if n_samples > 0 || label == kept {
+            rows.push([label.to_owned(), n_samples.to_string()]);
+        }
+    }
+    for loss in &totals.losses {
+        let n_samples = loss
+            .n_samples
+            .map_or_else(|| "unknown".to_owned(), |n_samples| n_samples.to_string());
+        rows.push([format!("lost, {}", loss.cause), n_samples]);
+    }
+    if totals.n_unaccounted() != 0 {
+        let n_unaccounted = totals.n_unaccounted().to_string();
+        rows.push(["unaccounted".to_owned(), n_unaccounted]);
+    }
+    table(&[], rows)
+}
+
+/// Prints what became of the samples to standard error, if some are lost.
+pub(crate) fn print_losses(totals: &SampleTotals, kept: &str) {
+    if !totals.is_complete() {
+        eprint!("\n{}", totals_table(totals, kept));
+    }
+}
+
+/// Returns what became of the samples that were found as JSON.
+pub(crate) fn totals_json(totals: &SampleTotals) -> Value {
+    let mut losses = Vec::new();
+    for loss in &totals.losses {
+        losses.push(json!({"cause": loss.cause, "samples": loss.n_samples}));
+    }
+    json!({
+        "found": totals.n_found,
+        "kept": totals.n_kept,
+        "covered": totals.n_covered,
+        "duplicates": totals.n_duplicates,
+        "deleted": totals.n_deleted,
+        "notSelected": totals.n_filtered,
+        "losses": losses,
+        "unaccounted": totals.n_unaccounted(),
+    })
 }
 
 /// Formats a timestamp as RFC 3339, or as milliseconds if it has no calendar date.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 use varve_system::printing::error_chain;
 
 /// The result of a tool.
@@ -18,6 +19,15 @@ impl Verdict {
     pub(crate) fn from_damage(damage: &DamageReport) -> Self {
         if damage.n_damaged() == 0 {
             Self::Sound
+        } else {
+            Self::Damaged
+        }
+    }
+
+    /// Returns the verdict on what was read: damaged if samples are lost or unaccounted for, too.
+    pub(crate) fn new(damage: &DamageReport, totals: &SampleTotals) -> Self {
+        if totals.is_complete() {
+            Self::from_damage(damage)
         } else {
             Self::Damaged
         }

@@ -5,7 +5,8 @@
 //! [`ReadOnlyFs`] a read-only view of one. `MemFs` is a disk in memory that fails at any chosen
 //! operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind of small
 //! file that is replaced as a whole. A [`DamageReport`](damage::DamageReport) lists the parts of
-//! files that cannot be read. A [`SteadyClock`](steady_clock::SteadyClock) does not accept sudden
+//! files that cannot be read, [`SampleTotals`](sample_totals::SampleTotals) tell what became of the
+//! samples that a reader found. A [`SteadyClock`](steady_clock::SteadyClock) does not accept sudden
 //! jumps of the wall clock.
 //!
 //! This crate knows neither the layout of a data directory nor the contents of its files.
@@ -23,6 +24,7 @@ mod manual_clock;
 mod memory;
 mod read_only;
 mod real;
+pub mod sample_totals;
 mod state_file;
 pub mod steady_clock;
 #[cfg(any(test, feature = "testing"))]

@@ -147,6 +147,14 @@ impl SampleColumns {
         );
     }
 
+    /// Returns the number of samples inside `range`.
+    #[must_use]
+    pub fn len_within(&self, range: TimeRange) -> usize {
+        let start = self.timestamps_ms.partition_point(|&t| t < range.start_ms);
+        let end = self.timestamps_ms.partition_point(|&t| t <= range.end_ms);
+        end.saturating_sub(start)
+    }
+
     /// Removes the samples inside `range`.
     pub fn remove(&mut self, range: TimeRange) {
         let start = self.timestamps_ms.partition_point(|&t| t < range.start_ms);

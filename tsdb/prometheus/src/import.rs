@@ -15,20 +15,22 @@ use std::sync::Arc;
 use varve_context::Limit;
 use varve_env::Fs;
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, ImportWriter, Result};
 
 use super::block::BlockReader;
 use super::histogram_limits::remove_too_large;
+use super::losses::{IN_DAMAGED_BLOCKS, NOT_SUPPORTED};
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
 
 /// Result of importing a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Imported {
     /// Number of blocks written.
     pub n_blocks: u64,
-    /// Number of samples in them.
-    pub n_samples: u64,
+    /// What became of the samples of the block. Those that were written are kept.
+    pub totals: SampleTotals,
 }
 
 /// Writes the samples of a Prometheus block as blocks of the store to the directory `import_dir`,
@@ -54,18 +56,28 @@ pub fn import_block(
     let mut imported = Imported::default();
     for window in windows {
         let number = first_number + imported.n_blocks;
-        let n_samples = import_window(
+        let target = Target {
             fs,
-            &block,
-            block_dir,
             import_dir,
             number,
-            range_of(window),
+        };
+        let range = range_of(window);
+        let n_samples = import_window(
+            &target,
+            &block,
+            block_dir,
+            range,
+            &mut imported.totals,
             damage,
         )?;
-        imported.n_samples += n_samples;
+        imported.totals.n_kept += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
+    // The description has the number of samples before damage.
+    let n_written = block.meta().stats.n_samples;
+    let n_lost = n_written.saturating_sub(imported.totals.n_found);
+    imported.totals.n_found += n_lost;
+    imported.totals.lose(IN_DAMAGED_BLOCKS, n_lost);
     Ok(imported)
 }
 
@@ -96,15 +108,26 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
     Ok(windows)
 }
 
+/// A block of the store that is written.
+struct Target<'a> {
+    fs: &'a Arc<dyn Fs>,
+    import_dir: &'a Path,
+    number: u64,
+}
+
 fn import_window(
-    fs: &Arc<dyn Fs>,
+    target: &Target<'_>,
     block: &BlockReader,
     block_dir: &Path,
-    import_dir: &Path,
-    number: u64,
     window: TimeRange,
+    totals: &mut SampleTotals,
     damage: &mut DamageReport,
 ) -> Result<u64> {
+    let &Target {
+        fs,
+        import_dir,
+        number,
+    } = target;
     // `windows` reported the damage of the index.
     let mut labels = BTreeSet::new();
     let mut reported = DamageReport::default();
@@ -123,14 +146,16 @@ fn import_window(
     while let Some(series) = cursor.next(&mut reported) {
         if series.overlaps(window) {
             columns.clear();
-            series.read_window(window, &mut columns, damage);
+            series.read_window(window, &mut columns, totals, damage);
             columns.retain(window);
+            let n_samples = columns.len();
             remove_too_large(
                 &mut columns,
                 || format!("{:?}", series.labels()),
                 block_dir,
                 damage,
             );
+            totals.lose(NOT_SUPPORTED, (n_samples - columns.len()) as u64);
             writer.add(series.labels(), &columns)?;
         }
     }
@@ -177,13 +202,13 @@ mod tests {
         fs.create(&chunks).unwrap().append(&bytes).unwrap();
         let mut damage = DamageReport::default();
         let imported = import_block(&fs, &block, Path::new("import"), 1, &mut damage).unwrap();
+        assert_eq!((imported.n_blocks, imported.totals.n_kept), (3, 6));
+        // The samples of the damaged chunk are lost, and the numbers add up.
         assert_eq!(
-            imported,
-            Imported {
-                n_blocks: 3,
-                n_samples: 6
-            }
+            (imported.totals.n_found, imported.totals.n_unaccounted()),
+            (7, 0)
         );
+        assert_eq!(imported.totals.losses[0].n_samples, Some(1));
         assert_eq!(damage.entries().len(), 1, "{:?}", damage.entries());
         assert_eq!(damage.entries()[0].path, chunks);
     }
@@ -242,7 +267,7 @@ mod tests {
             let imported =
                 import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
             assert_eq!(
-                (imported.n_samples, damage.n_damaged()),
+                (imported.totals.n_kept, damage.n_damaged()),
                 (n_imported, 2 - n_imported),
                 "{damage:?}"
             );
@@ -293,7 +318,7 @@ mod tests {
         let imported =
             import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
         assert_eq!(
-            (imported.n_samples, damage.n_damaged()),
+            (imported.totals.n_kept, damage.n_damaged()),
             (3, 3),
             "{damage:?}"
         );

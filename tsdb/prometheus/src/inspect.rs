@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hashbrown::{HashMap, HashSet};
 use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, size_of_files};
 use varve_model::SampleColumns;
 use varve_tsdb::{Error, Result};
@@ -13,10 +14,13 @@ use varve_tsdb::{Error, Result};
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::{HeadChunk, HeadChunkFiles};
-use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX};
+use super::losses::{
+    IN_DAMAGED_BLOCKS, IN_DAMAGED_CHUNKS, IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES, lose_block,
+};
+use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX, truncated_before};
 use super::wal::{
-    HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader, WalCompression,
-    WalFiles,
+    HEADER_SIZE, LogKind, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader,
+    WalCompression, WalFiles,
 };
 
 /// Amount of data that an inspection reads.
@@ -55,6 +59,8 @@ pub struct Inspection {
     /// exist, and those of unknown series. Head chunks and blocks count only at
     /// [`Depth::Everything`].
     pub n_lost_samples: u64,
+    /// What became of the samples that were found. Those that can be read are kept.
+    pub totals: SampleTotals,
     /// End of the blocks: earlier in-order samples of the WAL are in blocks.
     covered_before_ms: i64,
     /// The newest in-order sample by series ref.
@@ -118,7 +124,7 @@ impl<'a> FoundRecord<'a> {
 #[must_use]
 pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
     let mut damage = DamageReport::default();
-    let has_log = WalFiles::list(fs, &dir.join("wal"), &mut damage).is_ok_and(|files| {
+    let has_log = WalFiles::list(fs, dir, LogKind::Wal, &mut damage).is_ok_and(|files| {
         files
             .segments
             .iter()
@@ -231,7 +237,10 @@ pub fn inspect(
     let ends_ms = metas
         .filter(|meta| !meta.is_partial())
         .map(|meta| meta.max_ms);
-    inspection.covered_before_ms = ends_ms.max().unwrap_or(i64::MIN);
+    inspection.covered_before_ms = ends_ms
+        .max()
+        .max(truncated_before(fs, &segments))
+        .unwrap_or(i64::MIN);
     let head_chunks = inspection.head_chunks(fs, dir, depth)?;
     step(size_of_files(fs, &head_dir));
     for segment in segments {
@@ -243,16 +252,15 @@ pub fn inspect(
         inspection.block(fs, &block, depth)?;
         step(BlockReader::size(fs, &block));
     }
-    // Head chunks outlive the definition of a series that Prometheus dropped. Such a series has no
-    // samples in the WAL.
-    for chunk in head_chunks {
-        if inspection.unknown_series.contains_key(&chunk.series)
-            && !inspection.defined.contains(&chunk.series)
-        {
-            inspection.add_unknown(chunk.series, u64::from(chunk.n_samples));
+    // As in a recovery: Prometheus drops the definition of a series only when blocks cover its
+    // chunks.
+    for (chunk, n_samples) in head_chunks {
+        if !inspection.defined.contains(&chunk.series) {
+            inspection.add_unknown(chunk.series, n_samples);
         }
     }
     inspection.n_lost_samples += inspection.n_unknown_samples;
+    inspection.finish_totals();
     Ok(inspection)
 }
 
@@ -337,9 +345,15 @@ impl Inspection {
         summary: &mut SegmentSummary,
     ) {
         summary.add_sample(timestamp_ms);
+        self.totals.n_found += 1;
         if !is_out_of_order {
+            if timestamp_ms < self.covered_before_ms {
+                self.totals.n_covered += 1;
+                return;
+            }
             let newest_ms = self.newest_ms.entry(series).or_insert(i64::MIN);
-            if timestamp_ms <= *newest_ms || timestamp_ms < self.covered_before_ms {
+            if timestamp_ms <= *newest_ms {
+                self.totals.n_duplicates += 1;
                 return;
             }
             *newest_ms = timestamp_ms;
@@ -360,47 +374,64 @@ impl Inspection {
         }
     }
 
-    /// Returns the in-order chunks that no block covers.
-    fn head_chunks(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<Vec<HeadChunk>> {
+    /// Completes the totals, of which all samples in excess of the counted ones can be read.
+    fn finish_totals(&mut self) {
+        self.totals.n_kept = self.n_samples - self.n_unknown_samples;
+        self.totals.lose(OF_UNKNOWN_SERIES, self.n_unknown_samples);
+        if self.damage.n_damaged() > 0 {
+            self.totals.lose_unknown(IN_DAMAGED_PARTS);
+        }
+    }
+
+    /// Returns the in-order chunks that no block covers, and the number of readable samples of each.
+    fn head_chunks(
+        &mut self,
+        fs: &dyn Fs,
+        dir: &Path,
+        depth: Depth,
+    ) -> Result<Vec<(HeadChunk, u64)>> {
         let (files, chunks) = HeadChunkFiles::scan(fs, &dir.join("chunks_head"), &mut self.damage)?;
         self.n_head_chunks = chunks.len() as u64;
         self.n_head_samples = chunks.iter().map(|chunk| u64::from(chunk.n_samples)).sum();
         // The samples of out-of-order chunks are in the WBL as well.
         let covered_before_ms = self.covered_before_ms;
-        let counts =
-            |chunk: &HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= covered_before_ms;
-        for chunk in chunks.iter().filter(|chunk| counts(chunk)) {
-            self.n_samples += u64::from(chunk.n_samples);
-            let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
-            *newest_ms = chunk.max_ms.max(*newest_ms);
-        }
         let mut bytes = Vec::new();
         let mut columns = SampleColumns::default();
-        let verified = if depth == Depth::Everything {
-            &chunks[..]
-        } else {
-            &[]
-        };
-        for chunk in verified {
-            columns.clear();
-            let decoded = match files.read(chunk, &mut bytes) {
-                Ok(()) => chunk::decode(chunk.encoding, &bytes, &mut columns)
-                    .map_err(|error| error.to_string()),
-                Err(error) => Err(error.to_string()),
-            };
-            if let Err(reason) = decoded {
-                let path = files.path(chunk);
-                let n_lost = u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
-                self.n_lost_samples += n_lost;
-                if counts(chunk) {
-                    self.n_samples -= n_lost;
+        let mut counted = Vec::new();
+        for chunk in chunks {
+            let n_samples = u64::from(chunk.n_samples);
+            let mut n_readable = n_samples;
+            if depth == Depth::Everything {
+                columns.clear();
+                let decoded = match files.read(&chunk, &mut bytes) {
+                    Ok(()) => chunk::decode(chunk.encoding, &bytes, &mut columns)
+                        .map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                };
+                if let Err(reason) = decoded {
+                    n_readable = n_readable.min(columns.len() as u64);
+                    let path = files.path(&chunk);
+                    let offset = u64::from(chunk.offset);
+                    self.damage.push(path, offset, DamageKind::Corrupt, reason);
                 }
-                self.damage
-                    .push(path, u64::from(chunk.offset), DamageKind::Corrupt, reason);
             }
+
+            self.totals.n_found += n_samples;
+            if chunk.is_out_of_order {
+                self.totals.n_duplicates += n_samples;
+                continue;
+            }
+            if chunk.max_ms < covered_before_ms {
+                self.totals.n_covered += n_samples;
+                continue;
+            }
+            self.n_samples += n_readable;
+            self.n_lost_samples += n_samples - n_readable;
+            self.totals.lose(IN_DAMAGED_CHUNKS, n_samples - n_readable);
+            let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
+            *newest_ms = chunk.max_ms.max(*newest_ms);
+            counted.push((chunk, n_readable));
         }
-        let mut counted = chunks;
-        counted.retain(counts);
         Ok(counted)
     }
 
@@ -410,6 +441,7 @@ impl Inspection {
             Err(error) => {
                 self.damage
                     .push(dir, 0, DamageKind::Corrupt, error.to_string());
+                self.n_lost_samples += lose_block(fs, dir, &mut self.totals);
                 return Ok(());
             }
         };
@@ -420,11 +452,14 @@ impl Inspection {
             expected
         };
         if n_samples != expected {
-            self.n_lost_samples += expected.saturating_sub(n_samples);
+            let n_lost = expected.saturating_sub(n_samples);
+            self.n_lost_samples += n_lost;
+            self.totals.lose(IN_DAMAGED_BLOCKS, n_lost);
             let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
             self.damage.push(dir, 0, DamageKind::Corrupt, reason);
         }
         self.n_samples += n_samples;
+        self.totals.n_found += n_samples.max(expected);
         self.blocks.push(block.meta().clone());
         Ok(())
     }

@@ -24,6 +24,7 @@ pub mod head_chunks;
 mod histogram_limits;
 pub mod import;
 pub mod inspect;
+pub mod losses;
 pub mod recover;
 pub mod repair;
 #[cfg(test)]

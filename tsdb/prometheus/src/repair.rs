@@ -14,7 +14,7 @@ use varve_env::{Fs, remove_if_exists, replace_file, save_original};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{
-    PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles,
+    LogKind, PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles,
 };
 
 /// The directory in the data directory for the originals of repaired segments.
@@ -63,8 +63,8 @@ pub fn repair(
     }
     let mut repair = Repair::default();
     let mut logs = Vec::new();
-    for log in ["wal", "wbl"] {
-        logs.push((log, WalFiles::list(fs, &dir.join(log), &mut repair.damage)?));
+    for log in [LogKind::Wal, LogKind::Wbl] {
+        logs.push((log, WalFiles::list(fs, dir, log, &mut repair.damage)?));
     }
     let total = logs
         .iter()
@@ -75,10 +75,15 @@ pub fn repair(
     for (log, files) in &logs {
         for segment in &files.segments {
             done += segment.size(fs);
-            repair.segment(fs, &dir.join(QUARANTINE).join(log), segment, write)?;
+            repair.segment(
+                fs,
+                &dir.join(QUARANTINE).join(log.dir_name()),
+                segment,
+                write,
+            )?;
             progress(done, total);
         }
-        repair.create_missing(fs, &dir.join(log), files, write)?;
+        repair.create_missing(fs, dir, *log, files, write)?;
     }
     Ok(repair)
 }
@@ -127,17 +132,20 @@ impl Repair {
     fn create_missing(
         &mut self,
         fs: &dyn Fs,
-        dir: &Path,
+        data_dir: &Path,
+        log: LogKind,
         files: &WalFiles,
         write: bool,
     ) -> Result<()> {
-        let own: Vec<_> = files
-            .segments
-            .iter()
-            .filter(|segment| !segment.is_checkpoint)
-            .collect();
-        for pair in own.windows(2) {
-            for number in pair[0].number + 1..pair[1].number.min(pair[0].number + GAP_MAX) {
+        let dir = &data_dir.join(log.dir_name());
+        let mut next = match (files.checkpoint, log) {
+            (Some(covered), _) => Some(covered + 1),
+            (None, LogKind::Wal) => Some(0),
+            (None, LogKind::Wbl) => None,
+        };
+        for segment in files.segments.iter().filter(|it| !it.is_checkpoint) {
+            let first = next.unwrap_or(segment.number);
+            for number in first..segment.number.min(first.saturating_add(GAP_MAX)) {
                 let path = dir.join(format!("{number:08}"));
                 if write {
                     let file = fs.create(&path).map_err(Error::io("create", &path))?;
@@ -146,6 +154,7 @@ impl Repair {
                 }
                 self.created.push(path);
             }
+            next = Some(segment.number + 1);
         }
         Ok(())
     }
@@ -245,8 +254,8 @@ mod tests {
         std::fs::create_dir(&wal).unwrap();
         let mut bytes = segment(true);
         bytes[40_000] ^= 1;
-        std::fs::write(wal.join("00000003"), &bytes).unwrap();
-        std::fs::write(wal.join("00000006"), segment(false)).unwrap();
+        std::fs::write(wal.join("00000000"), &bytes).unwrap();
+        std::fs::write(wal.join("00000003"), segment(false)).unwrap();
         let dry = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert_eq!(
             (
@@ -257,7 +266,7 @@ mod tests {
             (1, 1998, 2)
         );
         assert_eq!(
-            std::fs::read(wal.join("00000003")).unwrap(),
+            std::fs::read(wal.join("00000000")).unwrap(),
             bytes,
             "a dry run changes nothing"
         );
@@ -273,7 +282,7 @@ mod tests {
             (0, 0, 0)
         );
         assert_eq!(
-            std::fs::read(wal.join("00000006")).unwrap(),
+            std::fs::read(wal.join("00000003")).unwrap(),
             segment(false),
             "an undamaged segment is not rewritten"
         );

@@ -5,7 +5,6 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
-use varve_env::damage::DamageReport;
 use varve_model::labels::METRIC_NAME;
 use varve_model::{SampleColumns, TimeRange};
 use varve_promql::decimal::General;
@@ -16,7 +15,7 @@ use varve_system::printing::stdout;
 use varve_wire::exposition::write_series;
 
 use super::args::TsdbDumpArgs;
-use super::source::{Selection, visit};
+use super::source::{Selection, Visited, visit};
 use crate::selector::parse_matchers;
 
 /// The output format.
@@ -29,7 +28,10 @@ pub(super) enum Format {
 }
 
 /// Prints the samples by series, in label order.
-pub(super) fn dump(args: &TsdbDumpArgs, format: Format) -> Result<DamageReport> {
+///
+/// # Errors
+/// If a selector is invalid, or the directory cannot be read.
+pub(super) fn dump(args: &TsdbDumpArgs, format: Format) -> Result<Visited> {
     let selectors = args
         .selectors
         .iter()
@@ -44,22 +46,23 @@ pub(super) fn dump(args: &TsdbDumpArgs, format: Format) -> Result<DamageReport> 
     };
     let mut out = BufWriter::new(stdout());
     let sandbox = args.sandbox.sandbox_dir_root.as_deref();
-    let damage = visit(&args.path, sandbox, &selection, &mut |labels, columns| {
+    let visited = visit(&args.path, sandbox, &selection, &mut |labels, columns| {
         write(&mut out, format, labels, columns)
     })?;
     if format == Format::OpenMetrics {
         writeln!(out, "# EOF")?;
     }
     out.flush()?;
-    Ok(damage)
+    Ok(visited)
 }
 
+/// Prints samples. Returns their number.
 fn write(
     out: &mut dyn Write,
     format: Format,
     labels: &[(&str, &str)],
     columns: &SampleColumns,
-) -> Result<()> {
+) -> Result<usize> {
     match format {
         Format::Prometheus => write_prometheus(out, labels, columns),
         Format::OpenMetrics => write_open_metrics(out, labels, columns),
@@ -70,7 +73,7 @@ fn write_prometheus(
     out: &mut dyn Write,
     labels: &[(&str, &str)],
     columns: &SampleColumns,
-) -> Result<()> {
+) -> Result<usize> {
     let labels = labels
         .iter()
         .map(|(key, value)| format!("{}={}", print_label(key), quoted(value)));
@@ -92,7 +95,7 @@ fn write_prometheus(
             )?,
         }
     }
-    Ok(())
+    Ok(columns.len())
 }
 
 /// Prints the samples before the first histogram, as promtool does. Unlike there, names and values
@@ -101,7 +104,7 @@ fn write_open_metrics(
     out: &mut dyn Write,
     labels: &[(&str, &str)],
     columns: &SampleColumns,
-) -> Result<()> {
+) -> Result<usize> {
     let name = labels
         .iter()
         .find(|(name, _)| *name == METRIC_NAME)
@@ -121,7 +124,7 @@ fn write_open_metrics(
         out.write_all(&series)?;
         writeln!(out, " {} {time_s:.3}", General(sample.value))?;
     }
-    Ok(())
+    Ok(n_floats)
 }
 
 #[cfg(test)]

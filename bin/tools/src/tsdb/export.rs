@@ -12,7 +12,7 @@ use varve_tsdb::ReadContext;
 use super::args::ExportArgs;
 use super::source::OfflineDb;
 use crate::data_dir::ensure_takes_prometheus_blocks;
-use crate::report::{block_table, blocks_json, damage_lines};
+use crate::report::{block_table, blocks_json, damage_lines, print_losses};
 use crate::selector::parse_optional;
 use crate::verdict::Verdict;
 
@@ -46,9 +46,12 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
     .context("export")?;
     args.output
         .print(|| block_table(&blocks), || blocks_json(&blocks));
-    let verdict = Verdict::from_damage(&store.damage);
-    if verdict == Verdict::Damaged {
-        eprint!("{}", damage_lines(&store.damage));
+    let mut totals = store.losses();
+    for block in &blocks {
+        totals.n_found += block.stats.n_samples;
+        totals.n_kept += block.stats.n_samples;
     }
-    Ok(verdict)
+    eprint!("{}", damage_lines(&store.damage));
+    print_losses(&totals, "written");
+    Ok(Verdict::new(&store.damage, &totals))
 }

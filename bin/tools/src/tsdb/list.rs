@@ -6,30 +6,43 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 use varve_prometheus::block::BlockMeta;
+use varve_prometheus::losses::IN_DAMAGED_BLOCKS;
 use varve_tsdb::stats::BlockSummary;
 
 use super::args::ListArgs;
 use super::columns;
-use super::source::open_blocks;
+use super::source::{Visited, open_blocks};
 use crate::data_dir::{Owner, owner};
 use crate::output::table;
 
-/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened.
-pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
+/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened, and the
+/// number of samples of the others.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub(super) fn list(args: &ListArgs) -> Result<Visited> {
     let mut rows = Vec::new();
     let mut damage = DamageReport::default();
+    let mut totals = SampleTotals::default();
     match owner(&args.path)? {
         Owner::Prometheus => {
-            for (dir, block) in open_blocks(&args.path, &mut damage)? {
+            for (dir, block) in open_blocks(&args.path, &mut totals, &mut damage)? {
+                totals.n_kept += block.meta().stats.n_samples;
                 rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
             }
         }
         Owner::Varve => {
             damage = BlockSummary::check(&args.path, false)?.1;
+            if damage.n_damaged() > 0 {
+                totals.lose_unknown(IN_DAMAGED_BLOCKS);
+            }
             for block in BlockSummary::list(&args.path)? {
                 // As in Prometheus, the end is exclusive.
                 let max_ms = block.range.end_ms.saturating_add(1);
+                totals.n_found += block.n_samples;
+                totals.n_kept += block.n_samples;
                 let counts = [
                     block.n_samples.to_string(),
                     "-".to_owned(),
@@ -47,7 +60,7 @@ pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
         }
     }
     args.output.print(|| print(&rows), || json(&rows));
-    Ok(damage)
+    Ok(Visited { damage, totals })
 }
 
 /// The columns, as promtool names them, and their names in JSON.

@@ -33,20 +33,23 @@ use varve_system::printing::{exit_code, failure};
 
 pub use args::TsdbCommand;
 
-use crate::report::damage_lines;
+use crate::report::{damage_lines, print_losses};
 use crate::verdict;
 use args::{CreateBlocksCommand, ImportArgs, TsdbBackfillArgs};
 use dump::Format;
 use export::export;
 use import::import;
+use source::Visited;
 
 /// Runs `varve tsdb ...`.
 pub fn run(command: &TsdbCommand) -> ExitCode {
     match command {
-        TsdbCommand::List(args) => end(list::list(args)),
+        TsdbCommand::List(args) => end_of_visit(list::list(args), "in sound blocks"),
         TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
-        TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
-        TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),
+        TsdbCommand::Dump(args) => end_of_visit(dump::dump(args, Format::Prometheus), "printed"),
+        TsdbCommand::DumpOpenmetrics(args) => {
+            end_of_visit(dump::dump(args, Format::OpenMetrics), "printed")
+        }
         TsdbCommand::CreateBlocksFrom(command) => {
             let created = match command {
                 CreateBlocksCommand::Openmetrics(args) => {
@@ -89,6 +92,22 @@ pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Re
         block_labels: Vec::new(),
     })
     .map(drop)
+}
+
+/// Prints damage and what became of the samples, if some are lost, and returns the exit code.
+fn end_of_visit(result: Result<Visited>, kept: &str) -> ExitCode {
+    match result {
+        Ok(Visited { damage, totals }) => {
+            let ended = end(Ok(damage));
+            print_losses(&totals, kept);
+            if totals.is_complete() {
+                ended
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => failure(&error),
+    }
 }
 
 /// Prints errors and returns the exit code.

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use varve_env::damage::DamageReport;
+use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, ReadOnlyFs, RealFs};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
+use varve_prometheus::losses::{
+    IN_DAMAGED_BLOCKS, IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES, lose_block,
+};
 use varve_prometheus::recover::recover;
 use varve_system::machine;
 use varve_tsdb::stats::BlockSummary;
@@ -60,6 +64,18 @@ impl OfflineDb {
             _lock: lock,
         })
     }
+
+    /// Returns totals with the samples that a replay and damaged blocks lose.
+    pub(super) fn losses(&self) -> SampleTotals {
+        let mut totals = SampleTotals::default();
+        let n_unknown = self.db.stats().replayed.n_unknown_samples;
+        totals.n_found += n_unknown;
+        totals.lose(OF_UNKNOWN_SERIES, n_unknown);
+        if self.damage.n_damaged() > 0 {
+            totals.lose_unknown(IN_DAMAGED_PARTS);
+        }
+        totals
+    }
 }
 
 /// Returns the damage of WAL and blocks of an open data directory, before a flush removes the WAL.
@@ -90,19 +106,29 @@ pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
 }
 
-/// Opens the blocks of a Prometheus directory, in ascending order of time.
+/// Opens the blocks of a Prometheus directory, in ascending order of time. Adds their samples to the
+/// found ones of `totals`, and reports those that cannot be opened.
 ///
 /// # Errors
-/// If the directory cannot be listed or a block cannot be opened.
+/// If the directory cannot be listed.
 pub(super) fn open_blocks(
     path: &Path,
+    totals: &mut SampleTotals,
     damage: &mut DamageReport,
 ) -> Result<Vec<(PathBuf, BlockReader)>> {
     let mut blocks = Vec::new();
     for dir in BlockReader::list(&RealFs, path).context("list the blocks")? {
-        let block = BlockReader::open(&RealFs, &dir, damage)
-            .with_context(|| format!("open the block {dir:?}"))?;
-        blocks.push((dir, block));
+        match BlockReader::open(&RealFs, &dir, damage) {
+            Ok(block) => {
+                totals.n_found += block.meta().stats.n_samples;
+                blocks.push((dir, block));
+            }
+            // A block that cannot be opened costs only itself.
+            Err(error) => {
+                damage.push(&dir, 0, DamageKind::Corrupt, error.to_string());
+                lose_block(&RealFs, &dir, totals);
+            }
+        }
     }
     blocks.sort_by_key(|(_, block)| block.meta().min_ms);
     Ok(blocks)
@@ -115,8 +141,16 @@ pub(super) struct Selection {
     pub(super) range: TimeRange,
 }
 
-/// Receives each series once, in label order.
-pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<()> + 'a;
+/// Receives each series once, in label order. Returns the number of samples that it used.
+pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<usize> + 'a;
+
+/// What was read of a data directory.
+#[derive(Default)]
+pub(super) struct Visited {
+    pub(super) damage: DamageReport,
+    /// What became of its samples. Those that were used are kept.
+    pub(super) totals: SampleTotals,
+}
 
 /// Calls `each` for every selected series with samples. Damaged data is recorded and skipped.
 ///
@@ -127,12 +161,17 @@ pub(super) fn visit(
     sandbox: Option<&Path>,
     selection: &Selection,
     each: &mut Each<'_>,
-) -> Result<DamageReport> {
+) -> Result<Visited> {
     match owner(path)? {
         Owner::Prometheus => read_prometheus(path, sandbox, selection, each),
         Owner::Varve => {
             let store = OfflineDb::open(path)?;
-            read_varve(&store.db, selection, each).map(|()| store.damage)
+            let mut totals = store.losses();
+            read_varve(&store.db, selection, &mut totals, each)?;
+            Ok(Visited {
+                damage: store.damage,
+                totals,
+            })
         }
     }
 }
@@ -142,30 +181,59 @@ fn read_prometheus(
     sandbox: Option<&Path>,
     selection: &Selection,
     each: &mut Each<'_>,
-) -> Result<DamageReport> {
+) -> Result<Visited> {
     let scratch = ScratchDir::create(sandbox)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let report =
         recover(&fs, path, scratch.path(), &default_options(4), &|_| {}).context("read the WAL")?;
     let mut damage = report.damage;
-    let mut blocks = open_blocks(path, &mut damage)?;
-    blocks.extend(open_blocks(scratch.path(), &mut damage)?);
+    // What the recovery wrote is read from its blocks.
+    let mut totals = report.totals;
+    let n_recovered = std::mem::take(&mut totals.n_kept);
+    totals.n_found -= n_recovered;
+    let mut blocks = open_blocks(path, &mut totals, &mut damage)?;
+    blocks.extend(open_blocks(scratch.path(), &mut totals, &mut damage)?);
+
     let mut merged = MergedBlocks::new(blocks.iter().map(|(_, block)| block), &mut damage);
     let mut columns = SampleColumns::default();
+    let mut read = SampleTotals::default();
     while let Some(series) = merged.next(&mut damage) {
         if !selection.matches(series.labels()) {
             continue;
         }
         columns.clear();
-        series.read(selection.range, &mut columns, &mut damage);
-        if !columns.is_empty() {
-            each(series.labels(), &columns)?;
+        series.read(selection.range, &mut columns, &mut read, &mut damage);
+        if columns.is_empty() {
+            continue;
+        }
+        let n_used = each(series.labels(), &columns)?;
+        read.n_kept += n_used as u64;
+        read.n_filtered += (columns.len() - n_used) as u64;
+    }
+
+    // The other samples of the blocks were not selected, or could not be read.
+    read.n_found = 0;
+    totals.append(&read);
+    // The description of a block may have no statistics.
+    totals.n_found += totals.n_unaccounted().min(0).unsigned_abs();
+    let n_others = totals.n_unaccounted().unsigned_abs();
+    if selection.is_all() {
+        totals.lose(IN_DAMAGED_BLOCKS, n_others);
+    } else {
+        totals.n_filtered += n_others;
+        if damage.n_damaged() > 0 {
+            totals.lose_unknown(IN_DAMAGED_BLOCKS);
         }
     }
-    Ok(damage)
+    Ok(Visited { damage, totals })
 }
 
-fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()> {
+fn read_varve(
+    db: &Db,
+    selection: &Selection,
+    totals: &mut SampleTotals,
+    each: &mut Each<'_>,
+) -> Result<()> {
     // A single selector uses the index. With several, all series are read, so that each comes once.
     let matchers = if let [matchers] = &selection.selectors[..] {
         &matchers[..]
@@ -181,14 +249,23 @@ fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()>
         }
         columns.clear();
         series.read(&mut columns)?;
-        if !columns.is_empty() {
-            each(&labels, &columns)?;
+        if columns.is_empty() {
+            continue;
         }
+        let n_used = each(&labels, &columns)?;
+        totals.n_found += columns.len() as u64;
+        totals.n_kept += n_used as u64;
+        totals.n_filtered += (columns.len() - n_used) as u64;
     }
     Ok(())
 }
 
 impl Selection {
+    /// Returns `true` if all samples are selected.
+    fn is_all(&self) -> bool {
+        self.selectors.is_empty() && self.range == TimeRange::ALL
+    }
+
     fn matches(&self, labels: &[(&str, &str)]) -> bool {
         self.selectors.is_empty()
             || self

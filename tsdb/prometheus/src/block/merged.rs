@@ -4,6 +4,7 @@
 //! samples of one series.
 
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 use varve_model::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
@@ -61,15 +62,25 @@ impl<'a> MergedSeries<'a> {
         self.parts[0].labels()
     }
 
-    /// Appends the samples of a range to empty columns, with tombstones applied. Reports damage.
-    pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
+    /// Appends the samples of a range to empty columns, with tombstones applied. Reports damage. Adds
+    /// what the range has to `totals`, except for the samples that are kept.
+    pub fn read(
+        &self,
+        range: TimeRange,
+        dst: &mut SampleColumns,
+        totals: &mut SampleTotals,
+        damage: &mut DamageReport,
+    ) {
         let mut columns = SampleColumns::default();
+        let mut n_samples = 0;
         for part in &self.parts {
             columns.clear();
-            part.read_range(range, &mut columns, damage);
+            part.read_range(range, &mut columns, totals, damage);
+            n_samples += columns.len_within(range);
             dst.merge(&columns);
         }
         dst.retain(range);
+        totals.n_duplicates += n_samples.saturating_sub(dst.len()) as u64;
     }
 }
 
@@ -122,13 +133,14 @@ mod tests {
         let mut damage = DamageReport::default();
         let mut merged = MergedBlocks::new(&blocks, &mut damage);
         let mut found = Vec::new();
+        let mut totals = SampleTotals::default();
         let range = TimeRange {
             start_ms: 2,
             end_ms: 8,
         };
         while let Some(series) = merged.next(&mut damage) {
             let mut columns = SampleColumns::default();
-            series.read(range, &mut columns, &mut damage);
+            series.read(range, &mut columns, &mut totals, &mut damage);
             let samples: Vec<_> = columns
                 .iter()
                 .map(|sample| (sample.timestamp_ms, sample.value))
@@ -142,5 +154,7 @@ mod tests {
         ];
         assert_eq!(found, expect);
         assert_eq!(damage.n_damaged(), 0);
+        // One sample of `b` is in both blocks.
+        assert_eq!((totals.n_found, totals.n_duplicates), (5, 1));
     }
 }

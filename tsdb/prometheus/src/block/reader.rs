@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, ReadFile, size_of_file, size_of_files};
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, Result};
@@ -256,21 +257,22 @@ impl<'a> BlockSeries<'a> {
     /// Appends the samples to empty columns, with tombstones applied. Reports damage. Of two
     /// samples with the same timestamp, the one of the earlier chunk wins.
     pub fn read(&self, dst: &mut SampleColumns, damage: &mut DamageReport) {
-        self.read_range(TimeRange::ALL, dst, damage);
+        let mut totals = SampleTotals::default();
+        self.read_range(TimeRange::ALL, dst, &mut totals, damage);
     }
 
     /// Like [`BlockSeries::read`], from the chunks that overlap a range. Does not cut their samples
-    /// to the range.
+    /// to the range. Adds what the range has to `totals`, except for the samples that are kept.
     pub(crate) fn read_range(
         &self,
         range: TimeRange,
         dst: &mut SampleColumns,
+        totals: &mut SampleTotals,
         damage: &mut DamageReport,
     ) {
-        self.read_chunks(range, dst, |chunk, reason| {
-            self.block.report(chunk, reason, damage)
+        self.read_counted(range, dst, totals, |chunk, reason| {
+            self.block.report(chunk, reason, damage);
         });
-        self.remove_deleted(dst);
     }
 
     /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. A
@@ -279,22 +281,40 @@ impl<'a> BlockSeries<'a> {
         &self,
         window: TimeRange,
         dst: &mut SampleColumns,
+        totals: &mut SampleTotals,
         damage: &mut DamageReport,
     ) {
-        self.read_chunks(window, dst, |chunk, reason| {
+        self.read_counted(window, dst, totals, |chunk, reason| {
             if window.contains(chunk.min_ms) {
                 self.block.report(chunk, reason, damage);
             }
         });
-        self.remove_deleted(dst);
     }
 
+    fn read_counted(
+        &self,
+        range: TimeRange,
+        dst: &mut SampleColumns,
+        totals: &mut SampleTotals,
+        report: impl FnMut(&IndexedChunk, String),
+    ) {
+        let n_found = self.read_chunks(range, dst, report);
+        let n_merged = dst.len_within(range) as u64;
+        self.remove_deleted(dst);
+        let n_left = dst.len_within(range) as u64;
+        totals.n_found += n_found;
+        totals.n_duplicates += n_found.saturating_sub(n_merged);
+        totals.n_deleted += n_merged.saturating_sub(n_left);
+    }
+
+    /// Returns the number of samples of all chunks in the range.
     fn read_chunks(
         &self,
         range: TimeRange,
         dst: &mut SampleColumns,
         mut report: impl FnMut(&IndexedChunk, String),
-    ) {
+    ) -> u64 {
+        let mut n_samples = 0;
         let mut columns = SampleColumns::default();
         for chunk in &self.series.chunks {
             if chunk.max_ms < range.start_ms || range.end_ms < chunk.min_ms {
@@ -311,8 +331,10 @@ impl<'a> BlockSeries<'a> {
             if let Err(reason) = decoded {
                 report(chunk, reason);
             }
+            n_samples += columns.len_within(range) as u64;
             dst.merge(&columns);
         }
+        n_samples
     }
 
     fn remove_deleted(&self, dst: &mut SampleColumns) {

@@ -192,6 +192,17 @@ impl Encoder {
         }
     }
 
+    /// Returns the number of samples in the open chunk.
+    pub(crate) fn n_open(&self) -> u64 {
+        let n_samples = match &self.open {
+            None => 0,
+            Some(Appender::Float(appender)) => appender.n_samples,
+            Some(Appender::Histogram(appender)) => appender.n_samples(),
+            Some(Appender::FloatHistogram(appender)) => appender.n_samples(),
+        };
+        u64::from(n_samples)
+    }
+
     /// Returns and removes the finished chunks. The open chunk stays.
     pub fn drain(&mut self) -> Vec<Chunk> {
         std::mem::take(&mut self.chunks)

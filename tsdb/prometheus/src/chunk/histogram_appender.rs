@@ -109,6 +109,11 @@ impl<C: CountCodec> HistogramAppender<C> {
         Some(Self::with_header(self.encoding, reset, sample))
     }
 
+    /// Returns the number of samples.
+    pub(super) fn n_samples(&self) -> u32 {
+        self.state.n_samples()
+    }
+
     /// Finishes the chunk.
     pub(super) fn finish(self) -> Chunk {
         let header = self.header();

@@ -11,7 +11,7 @@ use varve_tsdb::{Error, Result};
 use super::report::Report;
 use crate::block::{BlockMeta, META_SIZE_MAX, Ulid};
 use crate::head_chunks::{HeadChunk, HeadChunkFiles};
-use crate::wal::{RecordContent, RecordType, Segment, SegmentReader, WalFiles};
+use crate::wal::{LogKind, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
 /// Files to replay.
 #[derive(Debug, Default)]
@@ -23,13 +23,8 @@ pub(crate) struct Input {
     pub(super) head_chunks: Vec<HeadChunk>,
     /// In-order samples before this timestamp are in blocks.
     pub(super) min_valid_ms: i64,
-}
-
-/// The log that a segment belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogKind {
-    Wal,
-    Wbl,
+    /// Number of blocks with a damaged description, which a recovery does not read.
+    pub(super) n_damaged_blocks: u64,
 }
 
 /// The head chunks of all series, and the timestamp from which they are valid.
@@ -41,9 +36,12 @@ pub(crate) struct HeadChunkList<'a> {
 
 impl Input {
     pub(super) fn open(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Self> {
-        let wal = WalFiles::list(fs, &source.join("wal"), &mut report.damage)?;
-        report.covered_before_ms = blocks_end(fs, source, report)?.max(truncated_before(fs, &wal));
-        let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.damage)?;
+        let wal = WalFiles::list(fs, source, LogKind::Wal, &mut report.damage)?;
+        let n_damaged = report.damage.n_damaged();
+        report.covered_before_ms =
+            blocks_end(fs, source, report)?.max(truncated_before(fs, &wal.segments));
+        let n_damaged_blocks = report.damage.n_damaged() - n_damaged;
+        let wbl = WalFiles::list(fs, source, LogKind::Wbl, &mut report.damage)?;
         let (head, mut head_chunks) =
             HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.damage)?;
         head_chunks.par_sort_by_key(|chunk| chunk.series);
@@ -67,6 +65,7 @@ impl Input {
             head,
             head_chunks,
             min_valid_ms,
+            n_damaged_blocks,
         })
     }
 
@@ -99,11 +98,8 @@ impl Input {
 
 /// Returns the timestamp before which the WAL was truncated according to its checkpoint. Prometheus
 /// writes it since version 3.16. Damage of the checkpoint is reported by the replay.
-fn truncated_before(fs: &dyn Fs, wal: &WalFiles) -> Option<i64> {
-    let first = wal
-        .segments
-        .first()
-        .filter(|segment| segment.is_checkpoint)?;
+pub(crate) fn truncated_before(fs: &dyn Fs, segments: &[Segment]) -> Option<i64> {
+    let first = segments.first().filter(|segment| segment.is_checkpoint)?;
     let record = SegmentReader::open(fs, first)
         .ok()?
         .next(&mut DamageReport::default())?;

@@ -52,8 +52,10 @@ use varve_env::{Fs, ReadOnlyFs};
 use varve_tsdb::{Error, Result};
 
 use crate::chunk::StartTimestamps;
+use crate::losses::IN_DAMAGED_PARTS;
 pub use exemplars_and_metadata::ExemplarsAndMetadata;
 use input::Input;
+pub(crate) use input::truncated_before;
 pub use options::{CONCURRENCY_MAX, RecoverOptions};
 use recovery::{Recovery, Target};
 use replayed::Replayed;
@@ -152,6 +154,9 @@ fn replay_and_write<T>(
         progress,
     };
     let replayed = replay::replay(&recovery, input, &mut report)?;
+    if report.damage.n_damaged() > replayed.input.n_damaged_blocks {
+        report.totals.lose_unknown(IN_DAMAGED_PARTS);
+    }
     let written = write(&recovery, replayed, &mut report)?;
     spill.remove()?;
     Ok((written, report))

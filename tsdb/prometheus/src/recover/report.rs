@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 
 use super::exemplars_and_metadata::ExemplarsAndMetadata;
 use crate::block::BlockMeta;
@@ -52,6 +53,8 @@ pub struct Report {
     pub n_metadata: u64,
     /// Number of samples of unknown series, which have no definition.
     pub n_unknown_samples: u64,
+    /// What became of the samples of WAL, WBL and head chunks. Those that were written are kept.
+    pub totals: SampleTotals,
     /// The first hundred thousand unknown series, by ref.
     pub unknown_series: BTreeMap<u64, UnknownSeries>,
     /// Bytes spilled to disk.

@@ -14,14 +14,16 @@
 //! Source: Prometheus `tsdb/docs/format/wal.md` and `tsdb/wlog`.
 
 mod compression;
+mod files;
 mod page_writer;
 mod reader;
 mod record;
-mod segments;
+mod segment;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use compression::{RECORD_SIZE_MAX, WalCompression};
+pub use files::{LogKind, WalFiles};
 pub(crate) use page_writer::PageWriter;
 pub(crate) use reader::{BufferPool, HEADER_SIZE};
 pub use reader::{PAGE_SIZE, RawRecord, SegmentReader};
@@ -32,4 +34,4 @@ pub use record::{
     RecordContent, RecordError, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample,
     RefTombstone, SeriesDefinition,
 };
-pub use segments::{Segment, WalFiles};
+pub use segment::Segment;

@@ -15,7 +15,7 @@ use varve_env::{Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
 use super::compression::{RECORD_SIZE_MAX, WalCompression};
-use super::segments::Segment;
+use super::segment::Segment;
 
 /// Size of a page.
 pub const PAGE_SIZE: usize = 32 << 10;

@@ -109,43 +109,178 @@ fn a_damaged_record_costs_only_itself() {
     }
 }
 
-#[test]
-fn a_missing_segment_is_reported() {
+/// A log with these files. A file contains a record, or is empty if its name ends with `-`.
+fn log_of(log: LogKind, names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let prefetch = |name: &str| {
-        let path = dir.path().join(name);
+    let (record, _) = segment(&[vec![2; 100]]);
+    for name in names {
+        let path = dir
+            .path()
+            .join(log.dir_name())
+            .join(name.trim_end_matches(['-', '!']));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, b"").unwrap();
-    };
-    for name in [
-        "00000004",
-        "00000005",
-        "00000008",
-        "checkpoint.00000004/00000000",
-        "checkpoint.00000002/00000000",
-    ] {
-        prefetch(name);
+        let bytes = match name.as_bytes().last() {
+            Some(b'-') => Vec::new(),
+            // The second of two records is damaged.
+            Some(b'!') => [&record[..], &[1; 100]].concat(),
+            _ => record.clone(),
+        };
+        std::fs::write(path, bytes).unwrap();
     }
-    prefetch("checkpoint.00000009.tmp/00000000");
-    prefetch("00000004.tmp");
+    dir
+}
+
+/// Lists a log: the segments, those of a checkpoint with `c`, and the reported damage.
+fn listed(log: LogKind, names: &[&str]) -> (Vec<String>, Vec<String>) {
+    let dir = log_of(log, names);
     let mut damage = DamageReport::default();
-    let files = WalFiles::list(&RealFs, dir.path(), &mut damage).unwrap();
-    let names: Vec<_> = files
-        .segments
-        .iter()
-        .map(|segment| (segment.number, segment.is_checkpoint))
-        .collect();
-    assert_eq!(
-        (names, files.checkpoint),
-        (vec![(0, true), (5, false), (8, false)], Some(4))
-    );
-    assert_eq!(damage.entries()[0].reason, "segments 6 to 7 are missing");
-    assert!(
-        WalFiles::list(&RealFs, Path::new("nowhere"), &mut damage)
-            .unwrap()
-            .segments
-            .is_empty()
-    );
+    let files = WalFiles::list(&RealFs, dir.path(), log, &mut damage).unwrap();
+    let mut segments = Vec::new();
+    for segment in &files.segments {
+        let mark = if segment.is_checkpoint { "c" } else { "" };
+        segments.push(format!("{mark}{}", segment.number));
+    }
+    let reasons = damage.entries().iter().map(|damage| damage.reason.clone());
+    (segments, reasons.collect())
+}
+
+#[test]
+fn missing_segments_are_reported() {
+    let begin = "segments 0 to 0 are missing at the beginning";
+    for (log, names, segments, reasons) in [
+        (
+            LogKind::Wal,
+            &[
+                "00000004",
+                "00000005",
+                "00000008",
+                "checkpoint.00000004/00000000",
+                "checkpoint.00000002/00000000",
+                "checkpoint.00000009.tmp/00000000",
+                "00000004.tmp",
+            ][..],
+            &["c0", "5", "8"][..],
+            &["segments 6 to 7 are missing"][..],
+        ),
+        // Without a checkpoint, the samples and definitions of the first segment are lost.
+        (LogKind::Wal, &["00000001"], &["1"], &[begin]),
+        (LogKind::Wal, &["00000000", "00000001"], &["0", "1"], &[]),
+        // Prometheus removes segments of the WBL without a checkpoint.
+        (LogKind::Wbl, &["00000001"], &["1"], &[]),
+        (
+            LogKind::Wbl,
+            &["00000001", "00000003"],
+            &["1", "3"],
+            &["segments 2 to 2 are missing"],
+        ),
+        (
+            LogKind::Wal,
+            &["checkpoint.00000002/00000000", "00000005"],
+            &["c0", "5"],
+            &["segments 3 to 4 are missing after the checkpoint"],
+        ),
+        (
+            LogKind::Wal,
+            &["checkpoint.00000002/00000000"],
+            &["c0"],
+            &["the segments after checkpoint 2 are missing"],
+        ),
+        (
+            LogKind::Wal,
+            &["checkpoint.00000002/00000001", "00000003"],
+            &["c1", "3"],
+            &[begin],
+        ),
+    ] {
+        let (found, damage) = listed(log, names);
+        assert_eq!(
+            (&found[..], &damage[..]),
+            (&own(segments)[..], &own(reasons)[..]),
+            "{names:?}"
+        );
+    }
+    let mut damage = DamageReport::default();
+    let nowhere = WalFiles::list(&RealFs, Path::new("nowhere"), LogKind::Wal, &mut damage).unwrap();
+    assert!(nowhere.segments.is_empty() && damage.entries().is_empty());
+}
+
+fn own(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// A checkpoint of 0 bytes replaced intact segments.
+#[test]
+fn a_checkpoint_counts_by_its_content() {
+    let empty = "the checkpoint has no records";
+    let replaced =
+        "the checkpoint is damaged; segments 0 to 1, which it replaces, are read instead";
+    for (names, segments, reasons) in [
+        (
+            &[
+                "checkpoint.00000001/00000000-",
+                "00000000",
+                "00000001",
+                "00000002",
+            ][..],
+            &["0", "1", "2"][..],
+            &[empty][..],
+        ),
+        (
+            &[
+                "checkpoint.00000001/00000000!",
+                "00000000",
+                "00000001",
+                "00000002",
+            ],
+            &["0", "1", "2"],
+            &[replaced],
+        ),
+        // Its sound half, then what is left of the segments.
+        (
+            &["checkpoint.00000001/00000000!", "00000001", "00000002"],
+            &["c0", "1", "2"],
+            &[],
+        ),
+        // The replay reports the damage.
+        (
+            &["checkpoint.00000001/00000000!", "00000002"],
+            &["c0", "2"],
+            &[],
+        ),
+        (
+            &[
+                "checkpoint.00000001/00000000",
+                "00000000",
+                "00000001",
+                "00000002",
+            ],
+            &["c0", "2"],
+            &[],
+        ),
+        (
+            &[
+                "checkpoint.00000003/00000000-",
+                "checkpoint.00000001/00000000",
+                "00000002",
+                "00000003",
+                "00000004",
+            ],
+            &["c0", "2", "3", "4"],
+            &[empty],
+        ),
+        (
+            &["checkpoint.00000001/00000000-", "00000002"],
+            &["2"],
+            &[empty, "segments 0 to 1 are missing at the beginning"],
+        ),
+    ] {
+        let (found, damage) = listed(LogKind::Wal, names);
+        assert_eq!(
+            (&found[..], &damage[..]),
+            (&own(segments)[..], &own(reasons)[..]),
+            "{names:?}"
+        );
+    }
 }
 
 proptest! {

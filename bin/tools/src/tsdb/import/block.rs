@@ -36,14 +36,14 @@ pub(super) fn build_block(
         staging.built().n_blocks + 1,
         damage,
     ) {
-        Ok(Imported {
-            n_blocks,
-            n_samples,
-        }) => {
+        Ok(Imported { n_blocks, totals }) => {
             let built = Built {
                 n_blocks,
-                n_samples,
+                n_samples: totals.n_kept,
+                n_duplicates: totals.n_duplicates,
+                n_deleted: totals.n_deleted,
             };
+            staging.count(&totals);
             if damage.n_damaged() == n_damaged {
                 staging.finish(source, built)?;
             } else {
@@ -55,9 +55,13 @@ pub(super) fn build_block(
             path,
             offset,
             reason,
-        }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
+        }) => {
+            damage.push(&path, offset, DamageKind::Corrupt, reason);
+            staging.lose_block(&**fs, source);
+        }
         Err(error @ Error::Version { .. }) => {
-            damage.push(source, 0, DamageKind::Unsupported, error.to_string())
+            damage.push(source, 0, DamageKind::Unsupported, error.to_string());
+            staging.lose_block(&**fs, source);
         }
         // The target may lie inside of the data directory. Its errors are no damage of the block.
         Err(Error::Io {
@@ -66,6 +70,7 @@ pub(super) fn build_block(
             source: error,
         }) if path.starts_with(source) && source.parent() == Some(data_dir) => {
             damage.push(&path, 0, DamageKind::Corrupt, format!("{op}: {error}"));
+            staging.lose_block(&**fs, source);
         }
         Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
     }

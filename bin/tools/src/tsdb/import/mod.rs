@@ -19,7 +19,7 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 use super::args::ImportArgs;
 use crate::data_dir::{ensure_not_foreign, ensure_prometheus};
 use crate::progress::{Progress, Unit};
-use crate::report::damage_lines;
+use crate::report::{damage_lines, totals_table};
 use crate::verdict::Verdict;
 use crate::wal::prometheus::recover::{default_options, with_progress};
 use block::build_block;
@@ -83,14 +83,16 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
         None => Some(build(&fs, args, &mut staging, &mut damage)?),
     };
     let built = staging.built();
+    let totals = staging.totals().clone();
     staging.hand_over(&*fs, &args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
     println!(
         "built {} blocks with {} samples",
         built.n_blocks, built.n_samples
     );
+    print!("{}", totals_table(&totals, "written"));
     Ok(Staged {
-        verdict: Verdict::from_damage(&damage),
+        verdict: Verdict::new(&damage, &totals),
         n_samples: built.n_samples,
         exemplars_and_metadata,
     })
@@ -120,12 +122,14 @@ fn build(
         )
     })
     .context("read the WAL")?;
+    staging.count(&head.report.totals);
     damage.append(head.report.damage);
     let blocks = BlockReader::list(&**fs, &args.source).context("list the blocks")?;
     build_blocks(fs, args, &blocks, staging, damage)?;
     staging.add_head(Built {
         n_blocks: head.n_blocks,
         n_samples: head.n_samples,
+        ..Built::default()
     })?;
     Ok(head.exemplars_and_metadata)
 }

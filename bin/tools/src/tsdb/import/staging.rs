@@ -21,7 +21,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, Lock, RealFs, create_dir_durably};
+use varve_prometheus::losses::lose_block;
 
 /// Name of the directory in the data directory.
 const NAME: &str = "import.tmp";
@@ -31,6 +33,23 @@ const NAME: &str = "import.tmp";
 pub(super) struct Built {
     pub(super) n_blocks: u64,
     pub(super) n_samples: u64,
+    /// Samples with the timestamp of another one in the same series of the same block.
+    pub(super) n_duplicates: u64,
+    /// Samples that tombstones delete.
+    pub(super) n_deleted: u64,
+}
+
+impl Built {
+    /// Returns what became of the samples of undamaged blocks.
+    pub(super) fn totals(self) -> SampleTotals {
+        SampleTotals {
+            n_found: self.n_samples + self.n_duplicates + self.n_deleted,
+            n_kept: self.n_samples,
+            n_duplicates: self.n_duplicates,
+            n_deleted: self.n_deleted,
+            ..SampleTotals::default()
+        }
+    }
 }
 
 /// A finished Prometheus block.
@@ -54,6 +73,7 @@ pub(super) struct Staging {
     /// Size of the valid lines.
     lines_size: u64,
     built: Built,
+    totals: SampleTotals,
 }
 
 impl Staging {
@@ -105,6 +125,7 @@ impl Staging {
             lines,
             lines_size: 0,
             built: Built::default(),
+            totals: SampleTotals::default(),
         })
     }
 
@@ -128,6 +149,21 @@ impl Staging {
         self.built
     }
 
+    /// Returns what became of the samples that were found.
+    pub(super) fn totals(&self) -> &SampleTotals {
+        &self.totals
+    }
+
+    /// Adds what became of other samples that were found.
+    pub(super) fn count(&mut self, totals: &SampleTotals) {
+        self.totals.append(totals);
+    }
+
+    /// Counts the samples of a Prometheus block that cannot be opened.
+    pub(super) fn lose_block(&mut self, fs: &dyn Fs, block_dir: &Path) {
+        lose_block(fs, block_dir, &mut self.totals);
+    }
+
     /// Returns `true`, and counts its result, if an earlier run has finished the next Prometheus
     /// block.
     ///
@@ -139,6 +175,7 @@ impl Staging {
         {
             self.lines_size += finished.line()?.len() as u64;
             self.add(finished.built);
+            self.count(&finished.built.totals());
             return Ok(true);
         }
         self.forget_rest()?;
@@ -166,6 +203,8 @@ impl Staging {
     pub(super) fn add(&mut self, built: Built) {
         self.built.n_blocks += built.n_blocks;
         self.built.n_samples += built.n_samples;
+        self.built.n_duplicates += built.n_duplicates;
+        self.built.n_deleted += built.n_deleted;
     }
 
     /// Moves the blocks built from the head, which are numbered from 1, behind all others. Each run
@@ -279,10 +318,14 @@ mod tests {
     const TWO: Built = Built {
         n_blocks: 2,
         n_samples: 20,
+        n_duplicates: 0,
+        n_deleted: 0,
     };
     const ONE: Built = Built {
         n_blocks: 1,
         n_samples: 5,
+        n_duplicates: 1,
+        n_deleted: 2,
     };
 
     /// Creates Prometheus blocks that have only a description.
@@ -335,7 +378,9 @@ mod tests {
             staging.built(),
             Built {
                 n_blocks: 3,
-                n_samples: 25
+                n_samples: 25,
+                n_duplicates: 1,
+                n_deleted: 2,
             }
         );
         assert!(!staging.has_finished(&sources[2]).unwrap());

@@ -3,11 +3,14 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_env::RealFs;
+use varve_env::damage::DamageKind;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
-use crate::report::{block_table, blocks_json, damage_json, damage_lines, loss, time};
+use crate::report::{
+    block_table, blocks_json, damage_json, damage_lines, loss, time, totals_json, totals_table,
+};
 use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
 
@@ -56,29 +59,32 @@ fn totals(inspection: &Inspection) -> String {
     } = inspection;
     let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
     let text = format!(
-        "\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ",
+        "\n{}\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ",
+        totals_table(&inspection.totals, "readable"),
         segments.len(),
         blocks.len()
     );
     if verdict_on(inspection) == Verdict::Sound {
         return text + "sound\n";
     }
-    let loss = loss(n_lost_samples, n_samples.saturating_sub(n_unknown_samples));
     let n_series = inspection.unknown_series.len();
-    format!(
-        "{text}damage was found\na recovery would lose {loss}: {n_unknown_samples} samples of {n_series} unknown \
-         series, {} in damaged bytes\n",
-        n_lost_samples.saturating_sub(n_unknown_samples)
-    )
+    let n_in_damaged_bytes = n_lost_samples.saturating_sub(n_unknown_samples);
+    let causes = format!(
+        "{n_unknown_samples} samples of {n_series} unknown series, {n_in_damaged_bytes} in damaged bytes"
+    );
+    // A file that is gone had any number of samples.
+    let lost = if inspection.damage.count(DamageKind::Missing) > 0 {
+        format!("an unknown number of samples: those in missing files, {causes}")
+    } else {
+        let n_known = n_samples.saturating_sub(n_unknown_samples);
+        format!("{}: {causes}", loss(n_lost_samples, n_known))
+    };
+    format!("{text}damage was found\na recovery would lose {lost}\n")
 }
 
 /// Samples of unknown series are damage, too: their definitions are lost.
 fn verdict_on(inspection: &Inspection) -> Verdict {
-    if inspection.n_unknown_samples == 0 {
-        Verdict::from_damage(&inspection.damage)
-    } else {
-        Verdict::Damaged
-    }
+    Verdict::new(&inspection.damage, &inspection.totals)
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {
@@ -112,6 +118,7 @@ fn json(inspection: &Inspection) -> Value {
         "unknownSamples": inspection.n_unknown_samples,
         "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "lostSamples": inspection.n_lost_samples,
+        "totals": totals_json(&inspection.totals),
         "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": inspection.damage.n_damaged(),
     })

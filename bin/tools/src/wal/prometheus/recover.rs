@@ -19,6 +19,7 @@ use crate::output::table;
 use crate::progress::{Progress as ProgressBar, Unit};
 use crate::report::{
     Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table,
+    totals_json, totals_table,
 };
 use crate::verdict::Verdict;
 use crate::wal::args::RecoverArgs;
@@ -59,7 +60,7 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     let elapsed_s = started.elapsed().as_secs_f64();
     args.output
         .print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
-    Ok(replay_verdict(&report))
+    Ok(Verdict::new(&report.damage, &report.totals))
 }
 
 /// Returns `true` if `path` is `dir` or inside it, whatever the paths are relative to and whatever
@@ -195,9 +196,10 @@ fn text(report: &Report, elapsed_s: f64) -> String {
         .map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
     let blocks = block_table(&report.blocks);
     let mut text = format!(
-        "{}\n{}\n{blocks}",
+        "{}\n{}\n{blocks}\n{}",
         field_table(&replay_fields(report, elapsed_s)),
-        table(&[], records)
+        table(&[], records),
+        totals_table(&report.totals, "written")
     );
     text.push_str(&damage_lines(&report.damage));
     if report.n_unknown_samples > 0 {
@@ -227,6 +229,7 @@ fn json(report: &Report, elapsed_s: f64) -> Value {
     json["records"] = Value::Object(records.collect());
     json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());
     json["blocks"] = blocks_json(&report.blocks);
+    json["totals"] = totals_json(&report.totals);
     json
 }
 

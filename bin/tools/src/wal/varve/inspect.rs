@@ -6,12 +6,14 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_env::RealFs;
 use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
+use varve_prometheus::losses::{IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES};
 use varve_tsdb::inspect::{self, FileSummary, PartSizes, Role, SegmentKind, WalInspection};
 use varve_tsdb::stats::BlockSummary;
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
-use crate::report::{damage_json, damage_lines, loss, time};
+use crate::report::{damage_json, damage_lines, loss, time, totals_json, totals_table};
 use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
 
@@ -41,7 +43,11 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     BlockSummary::check_delete_rules(&args.dir, &mut found.damage)
         .context("read the tombstones")?;
     args.output.print(
-        || damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks,
+        || {
+            let found_samples = totals_table(&sample_totals(&found), "readable");
+            let damage = damage(&found).trim_start().to_owned();
+            damage + &found_samples + "\n" + &totals(&found, wal) + &blocks
+        },
         || json(&found),
     );
     Ok(verdict(&found))
@@ -64,6 +70,25 @@ fn totals(found: &WalInspection, wal: Verdict) -> String {
         "{text}damage was found\na replay would lose {}\n",
         lost(found)
     )
+}
+
+/// Returns what became of the samples of the WAL. Those of superseded files are in blocks.
+fn sample_totals(found: &WalInspection) -> SampleTotals {
+    let mut totals = SampleTotals::default();
+    for file in &found.files {
+        totals.n_found += file.n_samples;
+        if file.file.role == Role::Live {
+            totals.n_kept += file.n_samples;
+        } else {
+            totals.n_covered += file.n_samples;
+        }
+    }
+    totals.n_kept = totals.n_kept.saturating_sub(found.n_unknown_samples);
+    totals.lose(OF_UNKNOWN_SERIES, found.n_unknown_samples);
+    if found.damage.n_damaged() > 0 {
+        totals.lose_unknown(IN_DAMAGED_PARTS);
+    }
+    totals
 }
 
 /// Returns an estimate of what a replay loses, and its causes.
@@ -290,6 +315,7 @@ fn json(found: &WalInspection) -> Value {
         "unknownSamples": found.n_unknown_samples,
         "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "deletedFiles": found.n_removed_files,
+        "totals": totals_json(&sample_totals(found)),
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": found.damage.n_damaged(),
     })

@@ -5,7 +5,7 @@ use varve_tsdb::Result;
 
 use super::pipeline::produce_in_order;
 use super::postings;
-use super::window::{GROUP_LEN, GROUPS_PER_WORKER, Prepared, Window, for_each_window};
+use super::window::{Dropped, GROUP_LEN, GROUPS_PER_WORKER, Prepared, Window, for_each_window};
 use crate::block::{BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries};
 use crate::recover::recovery::Recovery;
 use crate::recover::replayed::Replayed;
@@ -27,12 +27,17 @@ pub(crate) fn write_blocks(
         .unwrap_or(i64::MIN);
     let mut blocks = Vec::new();
     let mut damage = DamageReport::default();
+    let mut dropped = Dropped::default();
     let n_samples = report.n_samples + report.n_out_of_order;
     for_each_window(recovery, replayed, n_samples, |window, step| {
         let output = Output { window, newest_ms };
-        blocks.extend(output.write(recovery, &mut damage, step)?);
+        blocks.extend(output.write(recovery, &mut damage, &mut dropped, step)?);
         Ok(())
     })?;
+    dropped.add_to(&mut report.totals);
+    for block in &blocks {
+        report.totals.n_kept += block.stats.n_samples;
+    }
     report.blocks.append(&mut blocks);
     report.damage.append(damage);
     Ok(())
@@ -51,6 +56,7 @@ impl Output<'_> {
         &self,
         recovery: &Recovery<'_>,
         damage: &mut DamageReport,
+        dropped: &mut Dropped,
         step: &(dyn Fn(u64) + Sync),
     ) -> Result<Option<BlockMeta>> {
         let order = self.window.order;
@@ -72,6 +78,7 @@ impl Output<'_> {
                 written.extend_from_slice(&prepared.series);
                 oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
                 damage.append(prepared.damage);
+                dropped.append(prepared.dropped);
                 step(written.len() as u64);
                 Ok(())
             },

@@ -10,7 +10,7 @@ use varve_model::SampleColumns;
 use varve_tsdb::{ImportBatch, ImportWriter, Result};
 
 use super::pipeline::produce_in_order;
-use super::window::{GROUP_LEN, PREPARED_LEN, Prepared, Window, for_each_window};
+use super::window::{Dropped, GROUP_LEN, PREPARED_LEN, Prepared, Window, for_each_window};
 use crate::histogram_limits::remove_too_large;
 use crate::recover::exemplars_and_metadata::ExemplarsAndMetadata;
 use crate::recover::recovery::Recovery;
@@ -33,6 +33,7 @@ pub(crate) struct StoreBlocks {
 struct EncodedBatch {
     batch: ImportBatch,
     n_series: u64,
+    dropped: Dropped,
     damage: DamageReport,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn write_store_blocks(
     for_each_window(recovery, replayed, n_samples, |window, step| {
         let output = Output::new(window, source);
         let number = written.n_blocks + 1;
-        let n_samples = output.write(recovery, number, &mut report.damage, step)?;
+        let n_samples = output.write(recovery, number, report, step)?;
         written.n_samples += n_samples;
         written.n_blocks += u64::from(n_samples > 0);
         Ok(())
@@ -95,7 +96,7 @@ impl<'a> Output<'a> {
         &self,
         recovery: &Recovery<'_>,
         number: u64,
-        damage: &mut DamageReport,
+        report: &mut Report,
         step: &(dyn Fn(u64) + Sync),
     ) -> Result<u64> {
         let order = self.window.order;
@@ -112,25 +113,30 @@ impl<'a> Output<'a> {
             |idx| self.encode(batches[idx]),
             |encoded| {
                 writer.add_batch(encoded.batch)?;
-                damage.append(encoded.damage);
+                report.damage.append(encoded.damage);
+                encoded.dropped.add_to(&mut report.totals);
                 n_written += encoded.n_series;
                 step(n_written);
                 Ok(())
             },
         )?;
-        writer.finish()
+        let n_samples = writer.finish()?;
+        report.totals.n_kept += n_samples;
+        Ok(n_samples)
     }
 
     fn encode(&self, series: &[Position]) -> Result<EncodedBatch> {
         let mut encoded = EncodedBatch {
             batch: ImportBatch::new(self.window.range.start_ms),
             n_series: series.len() as u64,
+            dropped: Dropped::default(),
             damage: DamageReport::default(),
         };
         let mut columns = SampleColumns::default();
         for some in series.chunks(GROUP_LEN) {
             let mut prepared = self.window.prepare(some)?;
             encoded.damage.append(std::mem::take(&mut prepared.damage));
+            encoded.dropped.append(prepared.dropped);
             for idx in 0..prepared.series.len() {
                 self.push(&prepared, idx, &mut columns, &mut encoded);
             }
@@ -146,6 +152,9 @@ impl<'a> Output<'a> {
         columns: &mut SampleColumns,
         encoded: &mut EncodedBatch,
     ) {
+        columns.clear();
+        prepared.group.decode(idx, columns);
+        let n_samples = columns.len();
         let labels = self.window.order.labels(prepared.series[idx]);
         let positions = labels.iter().map(|&pair| self.positions[pair as usize]);
         if positions.clone().any(|position| position == UNUSED) {
@@ -153,16 +162,16 @@ impl<'a> Output<'a> {
             encoded
                 .damage
                 .push(self.source, 0, DamageKind::Corrupt, reason);
+            encoded.dropped.n_not_supported += n_samples as u64;
             return;
         }
-        columns.clear();
-        prepared.group.decode(idx, columns);
         remove_too_large(
             columns,
             || self.print(labels),
             self.source,
             &mut encoded.damage,
         );
+        encoded.dropped.n_not_supported += (n_samples - columns.len()) as u64;
         encoded.batch.push(positions, columns);
     }
 

@@ -3,11 +3,13 @@
 use rayon::prelude::*;
 use varve_collections::prefetch;
 use varve_env::damage::{DamageKind, DamageReport};
+use varve_env::sample_totals::SampleTotals;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::Result;
 
 use crate::block::SeriesGroup;
 use crate::chunk::{self, Chunk, ChunkError, Encoder, Encoding, StartTimestamps};
+use crate::losses::{IN_DAMAGED_CHUNKS, NOT_SUPPORTED};
 use crate::recover::recovery::Recovery;
 use crate::recover::replayed::Replayed;
 use crate::recover::report::{Progress, RecoverPhase};
@@ -33,6 +35,36 @@ pub(super) struct Window<'a> {
     pub(super) start_timestamps: StartTimestamps,
 }
 
+/// Numbers of samples that chunks have and blocks do not get.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Dropped {
+    n_covered: u64,
+    n_duplicates: u64,
+    n_deleted: u64,
+    /// In damaged head chunks.
+    n_damaged: u64,
+    /// In series and histograms that a store does not accept.
+    pub(super) n_not_supported: u64,
+}
+
+impl Dropped {
+    pub(super) fn append(&mut self, other: Self) {
+        self.n_covered += other.n_covered;
+        self.n_duplicates += other.n_duplicates;
+        self.n_deleted += other.n_deleted;
+        self.n_damaged += other.n_damaged;
+        self.n_not_supported += other.n_not_supported;
+    }
+
+    pub(super) fn add_to(self, totals: &mut SampleTotals) {
+        totals.n_covered += self.n_covered;
+        totals.n_duplicates += self.n_duplicates;
+        totals.n_deleted += self.n_deleted;
+        totals.lose(IN_DAMAGED_CHUNKS, self.n_damaged);
+        totals.lose(NOT_SUPPORTED, self.n_not_supported);
+    }
+}
+
 /// A prepared group of series.
 #[derive(Default)]
 pub(super) struct Prepared {
@@ -40,6 +72,7 @@ pub(super) struct Prepared {
     pub(super) series: Vec<Position>,
     /// Timestamp of the oldest sample.
     pub(super) oldest_ms: Option<i64>,
+    pub(super) dropped: Dropped,
     pub(super) damage: DamageReport,
 }
 
@@ -241,7 +274,7 @@ impl Window<'_> {
         buffers: &mut Buffers,
         prepared: &mut Prepared,
     ) -> Result<Option<i64>> {
-        let columns = self.merge(series, buffers, &mut prepared.damage)?;
+        let columns = self.merge(series, buffers, prepared)?;
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(&columns);
         for chunk in &encoder.finish() {
@@ -256,12 +289,15 @@ impl Window<'_> {
         &self,
         series: SeriesIdx,
         buffers: &mut Buffers,
-        damage: &mut DamageReport,
+        prepared: &mut Prepared,
     ) -> Result<SampleColumns> {
+        let dropped = &mut prepared.dropped;
         let (shard, slot) = self.replayed.locate(series);
         let input = &self.replayed.input;
         let mut columns = SampleColumns::default();
         let mut decoded = SampleColumns::default();
+        // Chunks may have samples of other windows, which count there.
+        let mut n_expected = 0;
         for is_out_of_order in [false, true] {
             for found in buffers
                 .found
@@ -271,21 +307,32 @@ impl Window<'_> {
                 decoded.clear();
                 let bytes = shard.read(slot, found, input, &mut buffers.bytes)?;
                 if let Err(error) = chunk::decode(found.chunk.encoding, bytes, &mut decoded) {
-                    self.report(found, error, damage);
+                    self.report(found, error, &mut prepared.damage);
+                    if self.range.contains(found.chunk.min_ms) {
+                        let n_samples = u64::from(found.chunk.n_samples);
+                        dropped.n_damaged += n_samples.saturating_sub(decoded.len() as u64);
+                    }
                 }
+                n_expected += decoded.len_within(self.range) as u64;
                 columns.merge(&decoded);
             }
+            let n_merged = columns.len_within(self.range) as u64;
+            dropped.n_duplicates += n_expected.saturating_sub(n_merged);
+            n_expected = n_merged;
             if !is_out_of_order {
                 columns.retain(TimeRange {
                     start_ms: self.replayed.input.min_valid_ms,
                     end_ms: i64::MAX,
                 });
+                n_expected = columns.len_within(self.range) as u64;
+                dropped.n_covered += n_merged.saturating_sub(n_expected);
             }
         }
         for &range in self.replayed.tombstones.get(&series).into_iter().flatten() {
             columns.remove(range);
         }
         columns.retain(self.range);
+        dropped.n_deleted += n_expected.saturating_sub(columns.len() as u64);
         Ok(columns)
     }
 

@@ -24,6 +24,7 @@ use super::shard::{SERIES_SIZE, Shard, ShardLayout, Value};
 use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
 use crate::chunk;
 use crate::head_chunks::HeadChunk;
+use crate::losses::{IN_DAMAGED_CHUNKS, NOT_SUPPORTED, OF_UNKNOWN_SERIES};
 
 /// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled
 /// separately.
@@ -151,6 +152,7 @@ impl<'a> Replay<'a> {
         report.n_tombstones += std::mem::take(&mut resolved.n_tombstones);
         report.damage.append(std::mem::take(&mut resolved.damage));
         for routed in &mut resolved.routed {
+            report.totals.n_found += routed.n_found;
             report.n_covered += routed.n_covered;
             report.n_unknown_schema += routed.n_unknown_schema;
             report.n_exemplars += routed.n_exemplars;
@@ -202,6 +204,8 @@ impl<'a> Replay<'a> {
             report.n_samples += shard.n_appended;
             report.n_out_of_order += shard.n_out_of_order;
             report.n_not_newer += shard.n_not_newer;
+            report.totals.n_duplicates += shard.n_not_newer + shard.n_repeated_out_of_order;
+            report.totals.n_covered += shard.n_evicted;
             report.spilled_size += shard.spilled_size();
         }
         let Self {
@@ -219,6 +223,11 @@ impl<'a> Replay<'a> {
             ..
         } = self;
         report.n_series = table.len() as u64;
+        report.totals.n_covered += report.n_covered;
+        report
+            .totals
+            .lose(OF_UNKNOWN_SERIES, report.n_unknown_samples);
+        report.totals.lose(NOT_SUPPORTED, report.n_unknown_schema);
         let exemplars_and_metadata = beside
             .map(|beside| beside.finish(&table))
             .unwrap_or_default();
@@ -239,8 +248,14 @@ impl<'a> Replay<'a> {
         let mut bytes = Vec::new();
         let mut columns = SampleColumns::default();
         for chunk in &self.input.head_chunks {
+            let n_samples = u64::from(chunk.n_samples);
+            report.totals.n_found += n_samples;
             let is_covered = !chunk.is_out_of_order && chunk.max_ms < self.input.min_valid_ms;
-            if is_covered || self.resolver.table.find(chunk.series).is_some() {
+            if is_covered {
+                report.totals.n_covered += n_samples;
+                continue;
+            }
+            if self.resolver.table.find(chunk.series).is_some() {
                 continue;
             }
             self.input.head.read(chunk, &mut bytes)?;
@@ -254,6 +269,8 @@ impl<'a> Replay<'a> {
                     error.to_string(),
                 );
             }
+            let n_damaged = n_samples.saturating_sub(columns.len() as u64);
+            report.totals.lose(IN_DAMAGED_CHUNKS, n_damaged);
             for (idx, sample) in columns.iter().enumerate() {
                 let value = match columns.histogram(idx) {
                     Some(histogram) => Value::Histogram(Arc::clone(histogram)),

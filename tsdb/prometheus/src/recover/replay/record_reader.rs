@@ -6,8 +6,9 @@ use rayon::prelude::*;
 use varve_env::Fs;
 use varve_env::damage::{DamageKind, DamageReport};
 
-use crate::recover::input::LogKind;
-use crate::wal::{BufferPool, RawRecord, RecordType, Segment, SegmentReader, WalCompression};
+use crate::wal::{
+    BufferPool, LogKind, RawRecord, RecordType, Segment, SegmentReader, WalCompression,
+};
 
 /// Decompressed size of a batch. A single record may be larger.
 pub(crate) const BATCH_SIZE: usize = 2 << 20;

@@ -4,14 +4,13 @@ use varve_env::damage::{DamageKind, DamageReport};
 
 use super::record_reader::Record;
 use crate::recover::exemplars_and_metadata::FoundBeside;
-use crate::recover::input::LogKind;
 use crate::recover::series::{SeriesIdx, SeriesTable};
 use crate::recover::shard::{
     EXTRA, Extra, FullSample, RoutedSample, ShardBatch, ShardLayout, Value,
 };
 use crate::recover::unknown_series::UnknownSample;
 use crate::wal::{
-    RecordContent, RecordError, RecordType, RefHistogram, RefSample, RefTombstone,
+    LogKind, RecordContent, RecordError, RecordType, RefHistogram, RefSample, RefTombstone,
     decode_histograms, for_each_sample,
 };
 
@@ -24,6 +23,8 @@ pub(crate) struct Routed {
     shards: Vec<Vec<RoutedSample>>,
     extras: Vec<Extra>,
     pub(crate) unknown: Vec<UnknownSample>,
+    /// Samples that were decoded, including those with an unknown schema.
+    pub(crate) n_found: u64,
     pub(crate) n_covered: u64,
     pub(crate) n_unknown_schema: u64,
     pub(crate) n_exemplars: u64,
@@ -68,7 +69,10 @@ impl Router<'_> {
     ) -> Result<(), RecordError> {
         match record.record_type {
             Some(RecordType::Samples | RecordType::SamplesV2) => {
-                for_each_sample(&record.bytes, |sample| self.route_sample(&sample, routed))?;
+                for_each_sample(&record.bytes, |sample| {
+                    routed.n_found += 1;
+                    self.route_sample(&sample, routed);
+                })?;
             }
             Some(
                 RecordType::Histograms
@@ -79,6 +83,7 @@ impl Router<'_> {
                 | RecordType::FloatHistogramsV2,
             ) => {
                 let decoded = decode_histograms(&record.bytes, histograms);
+                routed.n_found += histograms.len() as u64;
                 for RefHistogram {
                     series,
                     timestamp_ms,
@@ -97,7 +102,9 @@ impl Router<'_> {
                         routed,
                     );
                 }
-                routed.n_unknown_schema += decoded?;
+                let n_unknown_schema = decoded?;
+                routed.n_found += n_unknown_schema;
+                routed.n_unknown_schema += n_unknown_schema;
             }
             Some(RecordType::Series) | None => {}
             Some(other) => self.route_other(other, record, routed)?,

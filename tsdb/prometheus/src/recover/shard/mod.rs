@@ -11,6 +11,7 @@
 mod shard;
 
 mod chunk_log;
+mod eviction;
 mod found_chunk;
 mod layout;
 mod sample;

@@ -35,6 +35,10 @@ pub(crate) struct Shard {
     pub(crate) n_appended: u64,
     pub(crate) n_out_of_order: u64,
     pub(crate) n_not_newer: u64,
+    /// Out-of-order samples with the timestamp of another one.
+    pub(crate) n_repeated_out_of_order: u64,
+    /// Samples that [`Shard::evict`] dropped.
+    pub(crate) n_evicted: u64,
 }
 
 /// Number of samples whose series are loaded into the CPU cache together.
@@ -62,6 +66,8 @@ impl Shard {
             n_appended: 0,
             n_out_of_order: 0,
             n_not_newer: 0,
+            n_repeated_out_of_order: 0,
+            n_evicted: 0,
         }
     }
 
@@ -164,7 +170,7 @@ impl Shard {
         } = item;
         let sample = match offset_ms {
             EXTRA => match &share.extras[bits as usize] {
-                Extra::Evict => return self.evict(slot),
+                Extra::Evict => return self.evict(slot, head),
                 Extra::Sample(sample) => sample.clone(),
             },
             _ => {
@@ -352,15 +358,6 @@ impl Shard {
         );
     }
 
-    /// Drops everything: the series was moved to a block at this point of the WAL.
-    fn evict(&mut self, slot: u32) {
-        let state = &mut self.states[slot as usize];
-        state.open.clear(&mut self.open);
-        *state = SeriesState::NEW;
-        self.encoders.remove(&slot);
-        self.out_of_order.remove(&slot);
-    }
-
     /// Finishes the open chunk of a series, if any.
     fn end(&mut self, slot: u32, is_split: bool) {
         let state = &mut self.states[slot as usize];
@@ -395,7 +392,9 @@ impl Shard {
     fn end_out_of_order(&mut self) {
         for (slot, mut samples) in std::mem::take(&mut self.out_of_order) {
             samples.sort_by_key(|sample| sample.timestamp_ms);
+            let n_samples = samples.len();
             samples.dedup_by_key(|sample| sample.timestamp_ms);
+            self.n_repeated_out_of_order += (n_samples - samples.len()) as u64;
             let mut encoder = Encoder::new(self.start_timestamps);
             for FullSample {
                 timestamp_ms,

@@ -13,7 +13,7 @@ use varve_env::testing::random;
 use super::*;
 use crate::chunk;
 use crate::head_chunks::HeadChunkFiles;
-use crate::wal::{PAGE_SIZE, RecordContent, RecordType, SegmentReader, WalFiles};
+use crate::wal::{LogKind, PAGE_SIZE, RecordContent, RecordType, SegmentReader, WalFiles};
 
 /// Default number of copies: each kind of damage a few times.
 const VARIANTS: u64 = 27;
@@ -73,8 +73,8 @@ impl Source {
         let (mut pieces, mut labels, mut damage) =
             (Vec::new(), BTreeMap::new(), DamageReport::default());
         let inside = |path: &Path| path.strip_prefix(dir.path()).unwrap().to_owned();
-        for log in ["wal", "wbl"] {
-            for segment in WalFiles::list(&RealFs, &dir.path().join(log), &mut damage)
+        for log in [LogKind::Wal, LogKind::Wbl] {
+            for segment in WalFiles::list(&RealFs, dir.path(), log, &mut damage)
                 .unwrap()
                 .segments
             {
@@ -424,6 +424,7 @@ fn damage_to_a_block_costs_the_damaged_chunks_and_is_reported() {
             &mut DamageReport::default(),
         )
         .unwrap();
-        assert_eq!(imported.n_samples, n_found, "{context}");
+        assert_eq!(imported.totals.n_kept, n_found, "{context}");
+        assert_eq!(imported.totals.n_unaccounted(), 0, "{context}");
     }
 }

@@ -70,7 +70,12 @@ fn import_directly(
     let head = import_head(&fs(), source, &import_dir, options, EXEMPLARS_MAX, &|_| {}).unwrap();
     let stored = stored(data.path());
     let n_samples: usize = stored.values().map(Vec::len).sum();
-    assert_eq!(head.n_samples, n_samples as u64);
+    let totals = &head.report.totals;
+    assert_eq!(
+        (head.n_samples, totals.n_kept, totals.n_unaccounted()),
+        (n_samples as u64, n_samples as u64, 0),
+        "{totals:?}"
+    );
     (stored, head)
 }
 

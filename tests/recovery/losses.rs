@@ -1,0 +1,300 @@
+//! What becomes of the samples of a Prometheus directory that lost a file: every tool counts what it
+//! finds, and fails if something is lost.
+
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "Prometheus' formats are big endian"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use varve_model::Sample;
+use varve_prometheus::chunk::{Encoder, StartTimestamps};
+
+/// Timestamp of the first sample of each series.
+const T: i64 = 1_700_000_000_000;
+const INTERVAL_MS: i64 = 15_000;
+/// Samples of each series.
+const N: i64 = 300;
+/// Samples of each series that are also in its head chunks.
+const N_IN_HEAD_CHUNKS: i64 = 240;
+const N_PER_CHUNK: i64 = 120;
+
+/// A data directory of Prometheus: segment i defines series i, and has its samples.
+struct Prometheus(TempDir);
+
+impl Prometheus {
+    fn new() -> Self {
+        let this = Self(TempDir::new().expect("make a temporary directory"));
+        fs::create_dir_all(this.path("wal")).expect("make a directory");
+        fs::create_dir_all(this.path("chunks_head")).expect("make a directory");
+        let mut head = [&0x0130_bc91_u32.to_be_bytes()[..], &[1, 0, 0, 0]].concat();
+        for series in 0..3 {
+            fs::write(this.segment(series), segment(series)).expect("write a segment");
+            for first in (0..N_IN_HEAD_CHUNKS).step_by(N_PER_CHUNK as usize) {
+                head.extend(head_chunk(series, first..first + N_PER_CHUNK));
+            }
+        }
+        fs::write(this.path("chunks_head/000001"), head).expect("write head chunks");
+        this
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    fn segment(&self, number: u64) -> PathBuf {
+        self.path(&format!("wal/{number:08}"))
+    }
+
+    fn varve(&self, args: &[&str]) -> Output {
+        let out = self.0.path().join("out");
+        drop(fs::remove_dir_all(&out));
+        let dir = self.dir().display().to_string();
+        let out = out.display().to_string();
+        let args = args.iter().map(|arg| match *arg {
+            "DIR" => dir.as_str(),
+            "OUT" => out.as_str(),
+            other => other,
+        });
+        Command::new(env!("CARGO_BIN_EXE_varve"))
+            .args(args)
+            .output()
+            .expect("run varve")
+    }
+
+    /// Returns what became of the samples according to a tool that prints JSON, and its exit code.
+    fn totals(&self, args: &[&str]) -> (Option<i32>, Value) {
+        let output = self.varve(&[args, &["--output=json"]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+        (output.status.code(), report["totals"].clone())
+    }
+
+    /// Asserts what `verify` and `recover` say, and that an import and a dump write as many samples
+    /// and exit with the same code.
+    fn check(&self, code: i32, kept: u64, losses: &Value) {
+        for args in [
+            &["wal", "verify", "DIR"][..],
+            &["wal", "recover", "DIR", "--to-blocks", "OUT"],
+        ] {
+            let (found, totals) = self.totals(args);
+            assert_eq!(found, Some(code), "{args:?}: {totals}");
+            assert_eq!(totals["kept"], kept, "{args:?}: {totals}");
+            assert_eq!(totals["unaccounted"], 0, "{args:?}: {totals}");
+            assert_eq!(&totals["losses"], losses, "{args:?}");
+        }
+        let import = self.varve(&["tsdb", "import", "DIR", "OUT"]);
+        let said = String::from_utf8_lossy(&import.stdout);
+        assert_eq!(import.status.code(), Some(code), "{import:?}");
+        assert!(said.contains(&format!(" with {kept} samples\n")), "{said}");
+        let dump = self.varve(&["tsdb", "dump", "DIR"]);
+        let n_printed = dump.stdout.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(
+            (dump.status.code(), n_printed as u64),
+            (Some(code), kept),
+            "{}",
+            String::from_utf8_lossy(&dump.stderr)
+        );
+    }
+}
+
+fn labels_of(series: u64) -> String {
+    format!("series_{series}")
+}
+
+/// Returns a segment with a record of a definition and a record of samples.
+fn segment(series: u64) -> Vec<u8> {
+    let name = labels_of(series);
+    let mut definition = [&[1][..], &series.to_be_bytes(), &[1]].concat();
+    for text in ["__name__", &name] {
+        definition.push(text.len() as u8);
+        definition.extend_from_slice(text.as_bytes());
+    }
+    let mut samples = [&[2][..], &series.to_be_bytes(), &T.to_be_bytes()].concat();
+    for idx in 0..N {
+        samples.push(0);
+        put_zigzag(&mut samples, idx * INTERVAL_MS);
+        samples.extend_from_slice(&(idx as f64).to_bits().to_be_bytes());
+    }
+    let mut bytes = Vec::new();
+    for record in [definition, samples] {
+        let size = u16::try_from(record.len()).expect("it fits in a page");
+        bytes.push(1);
+        bytes.extend_from_slice(&size.to_be_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&record).to_be_bytes());
+        bytes.extend(record);
+    }
+    bytes
+}
+
+fn put_zigzag(bytes: &mut Vec<u8>, value: i64) {
+    put_varint(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
+
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn head_chunk(series: u64, samples: std::ops::Range<i64>) -> Vec<u8> {
+    let mut encoder = Encoder::new(StartTimestamps::Drop);
+    for idx in samples {
+        let sample = Sample {
+            timestamp_ms: T + idx * INTERVAL_MS,
+            value: idx as f64,
+        };
+        encoder.push(sample, 0);
+    }
+    let chunk = &encoder.finish()[0];
+    let mut bytes = series.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&chunk.min_ms.to_be_bytes());
+    bytes.extend_from_slice(&chunk.max_ms.to_be_bytes());
+    bytes.push(1);
+    put_varint(&mut bytes, chunk.bytes.len() as u64);
+    bytes.extend_from_slice(&chunk.bytes);
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_be_bytes());
+    bytes
+}
+
+fn unknown_parts() -> Value {
+    json!({"cause": "in damaged or missing parts of files", "samples": null})
+}
+
+/// `verify` said "840 samples: sound", and an import of 600 samples exited with 0.
+#[test]
+fn a_log_without_its_first_segment_is_damaged() {
+    let prometheus = Prometheus::new();
+    prometheus.check(0, 900, &json!([]));
+    fs::remove_file(prometheus.segment(0)).expect("remove a segment");
+    let of_unknown_series = json!({"cause": "of unknown series", "samples": N_IN_HEAD_CHUNKS});
+    for args in [
+        &["wal", "verify", "DIR"][..],
+        &["wal", "recover", "DIR", "--to-blocks", "OUT"],
+    ] {
+        let (code, totals) = prometheus.totals(args);
+        assert_eq!(code, Some(1), "{totals}");
+        assert_eq!(
+            (&totals["kept"], &totals["unaccounted"]),
+            (&json!(600), &json!(0)),
+            "{totals}"
+        );
+        let losses = totals["losses"].as_array().expect("a list");
+        assert_eq!(losses.len(), 2, "{totals}");
+        assert!(losses.contains(&of_unknown_series) && losses.contains(&unknown_parts()));
+    }
+    let verified = prometheus.varve(&["wal", "verify", "DIR"]);
+    let text = String::from_utf8_lossy(&verified.stdout);
+    assert!(text.contains("segments 0 to 0 are missing"), "{text}");
+    assert!(
+        text.contains("a recovery would lose an unknown number of samples"),
+        "{text}"
+    );
+    for args in [
+        &["tsdb", "import", "DIR", "OUT"][..],
+        &["tsdb", "dump", "DIR"],
+    ] {
+        let output = prometheus.varve(args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+}
+
+/// `verify` estimated that a recovery would lose about 0 samples.
+#[test]
+fn the_samples_of_a_missing_segment_are_unknown() {
+    let prometheus = Prometheus::new();
+    drop(fs::remove_dir_all(prometheus.path("chunks_head")));
+    fs::remove_file(prometheus.segment(1)).expect("remove a segment");
+    prometheus.check(1, 600, &json!([unknown_parts()]));
+    let verified = prometheus.varve(&["wal", "verify", "DIR"]);
+    let text = String::from_utf8_lossy(&verified.stdout);
+    assert!(
+        text.contains("a recovery would lose an unknown number of samples"),
+        "{text}"
+    );
+}
+
+/// It was sound, and the segments that it replaces by its name were not read.
+#[test]
+fn an_empty_checkpoint_does_not_replace_segments() {
+    let prometheus = Prometheus::new();
+    let checkpoint = prometheus.path("wal/checkpoint.00000001");
+    fs::create_dir(&checkpoint).expect("make a directory");
+    fs::write(checkpoint.join("00000000"), "").expect("write a file");
+    prometheus.check(1, 900, &json!([unknown_parts()]));
+    let verified = prometheus.varve(&["wal", "verify", "DIR"]);
+    let text = String::from_utf8_lossy(&verified.stdout);
+    assert!(text.contains("the checkpoint has no records"), "{text}");
+}
+
+/// None of the sound blocks was listed or printed.
+#[test]
+fn one_bad_block_costs_only_itself() {
+    for (file, lost) in [("meta.json", Value::Null), ("index", json!(1))] {
+        let prometheus = Prometheus(TempDir::new().expect("make a temporary directory"));
+        let input = prometheus.0.path().join("input.om");
+        let text = format!("a 1 {}\na 2 {}\n# EOF\n", T / 1000, T / 1000 + 36_000);
+        fs::write(&input, text).expect("write a file");
+        let input = input.display().to_string();
+        let made = prometheus.varve(&["tsdb", "create-blocks-from", "openmetrics", &input, "DIR"]);
+        assert!(made.status.success(), "{made:?}");
+        let mut blocks = Vec::new();
+        for entry in fs::read_dir(prometheus.dir()).expect("list the blocks") {
+            blocks.push(entry.expect("list the blocks").path());
+        }
+        blocks.sort();
+        assert_eq!(blocks.len(), 2);
+        fs::write(blocks[1].join(file), "?").expect("damage a file");
+
+        let sound = name_of(&blocks[0]);
+        let bad = name_of(&blocks[1]);
+        for (command, printed) in [
+            ("list", sound.as_str()),
+            ("dump", "{__name__=\"a\"} "),
+            ("dump-openmetrics", "a{} "),
+        ] {
+            let output = prometheus.varve(&["tsdb", command, "DIR"]);
+            let printed_text = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{command}: {errors}");
+            assert_eq!(
+                printed_text.matches(printed).count(),
+                1,
+                "{command}: {printed_text}"
+            );
+            assert!(errors.contains(&bad), "{command}: {errors}");
+            assert!(
+                errors.contains("lost, in damaged blocks"),
+                "{command}: {errors}"
+            );
+        }
+        let (code, totals) = prometheus.totals(&["wal", "verify", "DIR"]);
+        assert_eq!((code, &totals["kept"]), (Some(1), &json!(1)), "{totals}");
+        let in_block = json!({"cause": "in damaged blocks", "samples": lost});
+        assert!(
+            totals["losses"]
+                .as_array()
+                .expect("a list")
+                .contains(&in_block),
+            "{totals}"
+        );
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .expect("a block has a name")
+        .to_string_lossy()
+        .into_owned()
+}
