@@ -228,6 +228,57 @@ fn an_unreachable_server_is_an_error() {
     );
 }
 
+/// `query labels URL` asked the default server for a label with the name of the URL.
+#[test]
+fn a_url_is_never_another_argument_than_the_server() {
+    let url = "http://127.0.0.1:1";
+    for args in [
+        &["query", "labels"][..],
+        &["query", "instant"],
+        &["query", "range"],
+        &["query", "explain"],
+        &["rules", "explain"],
+        &["rules", "backtest", "--start=0"],
+        &["rules", "backfill", "--start=0", "--path=."],
+        &["relabel", "enable"],
+    ] {
+        let output = varve(&[args, &[url]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains("this is the server"), "{args:?}: {errors}");
+    }
+}
+
+/// Seconds exported and dumped nothing, with exit code 0: only milliseconds were read.
+#[test]
+fn all_commands_take_the_same_times() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(
+        path("in.om"),
+        "a 1 1700000000\na 2 1700000001\na 3 1700000002\n# EOF\n",
+    )
+    .expect("write a file");
+    let args = ["tsdb", "create-blocks-from", "openmetrics"];
+    let made = varve(&[&args[..], &[&path("in.om"), &path("blocks")]].concat());
+    assert!(made.status.success(), "{made:?}");
+    let imported = varve(&["tsdb", "import", &path("blocks"), &path("data")]);
+    assert!(imported.status.success(), "{imported:?}");
+    for time in ["1700000001", "1700000001000", "2023-11-14T22:13:21Z"] {
+        let range = [format!("--start={time}"), format!("--end={time}")];
+        let out = format!("--to-blocks={}", path(&format!("out-{time}")));
+        let exported = varve(&["tsdb", "export", &range[0], &range[1], &out, &path("data")]);
+        let table = text(&exported.stdout);
+        assert!(table.ends_with("  1        1\n"), "{time}: {exported:?}");
+        let range = [format!("--min-time={time}"), format!("--max-time={time}")];
+        for name in ["blocks", "data"] {
+            let dumped = varve(&["tsdb", "dump", &range[0], &range[1], &path(name)]);
+            let expect = "{__name__=\"a\"} 2 1700000001000\n";
+            assert_eq!(text(&dumped.stdout), expect, "{time}: {dumped:?}");
+        }
+    }
+}
+
 #[test]
 fn servers_can_require_tls_and_a_password_or_token() {
     let dir = TempDir::new().expect("make a temporary directory");

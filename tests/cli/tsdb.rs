@@ -43,9 +43,7 @@ fn blocks_of(dir: &Path, times_s: &[i64]) {
     let history = dir.with_extension("om");
     std::fs::write(&history, lines + "# EOF\n").expect("write a file");
     let args = ["tsdb", "create-blocks-from", "openmetrics", "-q"];
-    succeeded(varve(
-        &[&args[..], &[path(&history), path(dir)]].concat(),
-    ));
+    succeeded(varve(&[&args[..], &[path(&history), path(dir)]].concat()));
 }
 
 /// Returns the paths below a directory.
@@ -113,11 +111,7 @@ fn writers_refuse_a_directory_of_the_other_program() {
             "of Varve, not of Prometheus",
             &["import", path(&ours), path(&out)],
         ),
-        (
-            &empty,
-            "it is empty",
-            &["import", path(&empty), path(&out)],
-        ),
+        (&empty, "it is empty", &["import", path(&empty), path(&out)]),
     ];
     for (unchanged, reason, args) in calls {
         let before = tree(unchanged);

@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn owners_are_detected() {
         let dir = tempfile::tempdir().unwrap();
-        make(dir.path(), &["prometheus/chunks_head", "varve/wal/000000-002"]);
+        make(
+            dir.path(),
+            &["prometheus/chunks_head", "varve/wal/000000-002"],
+        );
         assert!(owner(&dir.path().join("nowhere")).is_err());
         assert_eq!(
             owner(&dir.path().join("prometheus")).unwrap(),

@@ -26,6 +26,7 @@ mod selector;
 mod server_args;
 pub mod status;
 pub mod test;
+mod time;
 pub mod tsdb;
 mod verdict;
 pub mod wal;

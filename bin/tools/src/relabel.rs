@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use varve_client::escape;
 
-use super::server_args::ServerArgs;
+use super::server_args::{ServerArgs, not_a_server};
 
 /// `varve relabel ...`.
 #[derive(Debug, Subcommand)]
@@ -24,7 +24,7 @@ pub struct EnableArgs {
     pub(crate) server: ServerArgs,
 
     /// Name of the rule
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = not_a_server)]
     pub(crate) name: String,
 }
 

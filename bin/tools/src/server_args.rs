@@ -136,6 +136,21 @@ impl AccessArgs {
     }
 }
 
+/// Accepts an argument beside a server, unless it looks like one: then the argument is missing.
+pub(crate) fn not_a_server(text: &str) -> Result<String, String> {
+    path_not_a_server(PathBuf::from(text))?;
+    Ok(text.to_owned())
+}
+
+/// Accepts a path beside a server, like [`not_a_server`].
+pub(crate) fn path_not_a_server(path: PathBuf) -> Result<PathBuf, String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.starts_with(b"http://") || bytes.starts_with(b"https://") {
+        return Err("this is the server, and the argument is missing".to_owned());
+    }
+    Ok(path)
+}
+
 /// Splits `name=value`, or `name:value`, which promtool accepts too.
 fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use jiff::Timestamp;
 use varve_system::quantity::parse_duration;
 
-use crate::server_args::{ServerArgs, ViewArgs};
+use crate::server_args::{ServerArgs, ViewArgs, not_a_server};
+use crate::time::parse_time_ms;
 
 /// `varve query ...`.
 #[derive(Debug, Subcommand)]
@@ -34,10 +34,10 @@ pub struct InstantArgs {
     pub(crate) view: ViewArgs,
 
     /// Query
-    #[arg(value_name = "EXPR")]
+    #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) expr: String,
 
-    /// Evaluation time, Unix seconds or RFC 3339 [default: now]
+    /// Evaluation time, RFC 3339, Unix seconds or milliseconds [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 }
@@ -50,10 +50,10 @@ pub struct RangeArgs {
     pub(crate) view: ViewArgs,
 
     /// Query
-    #[arg(value_name = "EXPR")]
+    #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) expr: String,
 
-    /// Start time, Unix seconds or RFC 3339 [default: 5m before the end]
+    /// Start time, RFC 3339, Unix seconds or milliseconds [default: 5m before the end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
@@ -69,7 +69,7 @@ pub struct RangeArgs {
 /// The range of time.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SelectionArgs {
-    /// Start time, Unix seconds or RFC 3339 [default: the oldest]
+    /// Start time, RFC 3339, Unix seconds or milliseconds [default: the oldest]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
@@ -100,7 +100,7 @@ pub struct LabelsArgs {
     pub(crate) view: ViewArgs,
 
     /// Label name
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = not_a_server)]
     pub(crate) name: String,
 
     /// Selector; may be repeated [default: all series]
@@ -125,7 +125,7 @@ pub struct QueryAnalyzeArgs {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) duration: Duration,
 
-    /// End of the range, Unix seconds or RFC 3339 [default: now]
+    /// End of the range, RFC 3339, Unix seconds or milliseconds [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 
@@ -148,20 +148,20 @@ pub struct QueryExplainArgs {
     pub(crate) view: ViewArgs,
 
     /// Query
-    #[arg(value_name = "EXPR")]
+    #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) query: String,
 
-    /// Time of an instant query, Unix seconds or RFC 3339 [default: now]
-    #[arg(long = "time", value_name = "TIME")]
-    pub(crate) time: Option<String>,
+    /// Time of an instant query, RFC 3339, Unix seconds or milliseconds [default: now]
+    #[arg(long = "time", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    pub(crate) time: Option<i64>,
 
     /// Start time of a range query
-    #[arg(long = "start", value_name = "TIME")]
-    pub(crate) start: Option<String>,
+    #[arg(long = "start", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    pub(crate) start: Option<i64>,
 
     /// End time of a range query
-    #[arg(long = "end", value_name = "TIME")]
-    pub(crate) end: Option<String>,
+    #[arg(long = "end", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    pub(crate) end: Option<i64>,
 
     /// Step of a range query
     #[arg(long = "step", value_name = "DURATION")]
@@ -186,27 +186,11 @@ impl SelectionArgs {
     }
 }
 
-/// Parses Unix seconds or RFC 3339.
+/// Parses a time of a query. Returns Unix seconds.
+///
+/// # Errors
+/// If the text is not a time.
 pub(super) fn parse_time(text: &str) -> Result<f64> {
-    if let Some(time_s) = text.parse().ok().filter(|time_s: &f64| time_s.is_finite()) {
-        return Ok(time_s);
-    }
-    match text.parse::<Timestamp>() {
-        Ok(time) => Ok(time.as_nanosecond() as f64 / 1e9),
-        Err(_) => bail!("cannot parse {text:?} to a valid timestamp"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_unix_seconds_or_rfc_3339() {
-        assert_eq!(parse_time("1700000000.5").unwrap(), 1_700_000_000.5);
-        assert_eq!(parse_time("2023-11-14T22:13:20Z").unwrap(), 1_700_000_000.0);
-        for bad in ["", "yesterday", "NaN", "inf"] {
-            assert!(parse_time(bad).is_err(), "{bad}");
-        }
-    }
+    let time_ms = parse_time_ms(text).map_err(anyhow::Error::msg)?;
+    Ok(time_ms as f64 / 1000.0)
 }

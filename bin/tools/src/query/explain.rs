@@ -22,19 +22,22 @@ pub(super) fn explain(args: &QueryExplainArgs) -> Result<()> {
 
 fn path(args: &QueryExplainArgs) -> Result<String> {
     let mut path = format!("/api/v1/query_explain?query={}", escape(&args.query));
-    let range = [
-        ("start", &args.start),
-        ("end", &args.end),
-        ("step", &args.step),
-    ];
-    let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
-    if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
+    let is_complete = args.start.is_some() && args.end.is_some() && args.step.is_some();
+    let is_range = args.start.is_some() || args.end.is_some() || args.step.is_some();
+    if is_range && (!is_complete || args.time.is_some()) {
         bail!("a range query needs --start, --end and --step without --time");
     }
-    for (name, value) in range.into_iter().chain([("time", &args.time)]) {
-        if let Some(value) = value {
-            let _ = write!(path, "&{name}={}", escape(value));
+    for (name, time_ms) in [
+        ("start", args.start),
+        ("end", args.end),
+        ("time", args.time),
+    ] {
+        if let Some(time_ms) = time_ms {
+            let _ = write!(path, "&{name}={}", time_ms as f64 / 1000.0);
         }
+    }
+    if let Some(step) = &args.step {
+        let _ = write!(path, "&step={}", escape(step));
     }
     Ok(path)
 }

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use varve_model::TimeRange;
 use varve_system::quantity::parse_duration;
-use varve_wire::time::parse_time_ms;
 
-use crate::server_args::{ServerArgs, ViewArgs};
+use crate::server_args::{ServerArgs, ViewArgs, not_a_server, path_not_a_server};
+use crate::time::parse_time_ms;
 
 /// `varve rules ...`.
 #[derive(Debug, Subcommand)]
@@ -30,16 +31,16 @@ pub struct RulesExplainArgs {
     pub(super) view: ViewArgs,
 
     /// Name of the alert
-    #[arg(value_name = "ALERT")]
+    #[arg(value_name = "ALERT", value_parser = not_a_server)]
     pub(super) alert: String,
 
     /// Only the rule of this group
     #[arg(long, value_name = "GROUP")]
     pub(super) rule_group: Option<String>,
 
-    /// Evaluation time, Unix seconds or RFC 3339 [default: now]
-    #[arg(long, value_name = "TIME")]
-    pub(super) time: Option<String>,
+    /// Evaluation time: RFC 3339, Unix seconds or milliseconds [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    pub(super) time: Option<i64>,
 }
 
 /// Arguments of `varve rules backtest`.
@@ -50,7 +51,7 @@ pub struct BacktestArgs {
     pub(super) view: ViewArgs,
 
     /// Rule file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = PathBufValueParser::new().try_map(path_not_a_server))]
     pub(super) file: PathBuf,
 
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub struct RulesBackfillArgs {
     pub(super) server: ServerArgs,
 
     /// Rule file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = PathBufValueParser::new().try_map(path_not_a_server))]
     pub(super) file: PathBuf,
 
     /// Data directory of the server
@@ -86,28 +87,23 @@ pub struct RulesBackfillArgs {
 /// A time range.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RangeArgs {
-    /// Start time, Unix seconds or RFC 3339
-    #[arg(long, value_name = "TIME")]
-    pub(super) start: String,
+    /// Start time: RFC 3339, Unix seconds or milliseconds
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    start: i64,
 
     /// End time [default: now]
-    #[arg(long, value_name = "TIME")]
-    pub(super) end: Option<String>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    end: Option<i64>,
 }
 
 impl RangeArgs {
-    /// Returns start and end in milliseconds.
-    pub(super) fn times_ms(&self) -> Result<(i64, i64)> {
-        let start_ms = time_ms(&self.start).context("--start")?;
-        let end_ms = self
-            .end
-            .as_deref()
-            .map_or_else(|| Ok(Timestamp::now().as_millisecond()), time_ms);
-        Ok((start_ms, end_ms.context("--end")?))
+    /// Returns the range.
+    pub(super) fn range(&self) -> TimeRange {
+        TimeRange {
+            start_ms: self.start,
+            end_ms: self
+                .end
+                .unwrap_or_else(|| Timestamp::now().as_millisecond()),
+        }
     }
-}
-
-/// Parses Unix seconds or RFC 3339.
-pub(super) fn time_ms(text: &str) -> Result<i64> {
-    parse_time_ms(text).map_err(anyhow::Error::msg)
 }

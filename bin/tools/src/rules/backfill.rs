@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use varve_client::{Client, escape};
+use varve_model::TimeRange;
 use varve_model::labels::METRIC_NAME;
 use varve_promql::{Features, print};
 use varve_rules::file::{self, Options, RuleDefinition, RuleKind};
@@ -52,7 +53,7 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
         "--path: {:?} is not a directory",
         args.path
     );
-    let (start_ms, end_ms) = args.range.times_ms()?;
+    let TimeRange { start_ms, end_ms } = args.range.range();
     let options = Options {
         features: Features::all(),
         ..Options::default()

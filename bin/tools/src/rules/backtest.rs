@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use varve_client::escape;
+use varve_model::TimeRange;
 use varve_wire::api::backtest::{Backtest, BacktestedRule, Firing};
 
 use super::args::BacktestArgs;
@@ -13,7 +14,7 @@ use crate::report::time;
 
 /// Sends the file to a server and prints its response.
 pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
-    let (start_ms, end_ms) = args.range.times_ms()?;
+    let TimeRange { start_ms, end_ms } = args.range.range();
     let rules =
         std::fs::read_to_string(&args.file).with_context(|| format!("read {:?}", args.file))?;
     let form = format!(

@@ -9,7 +9,7 @@ use varve_wire::api::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
 };
 
-use super::args::{RulesExplainArgs, time_ms};
+use super::args::RulesExplainArgs;
 use crate::label::label_set;
 use crate::report::time;
 
@@ -19,12 +19,8 @@ pub(super) fn explain(args: &RulesExplainArgs) -> Result<()> {
     if let Some(group) = &args.rule_group {
         let _ = write!(path, "&rule_group={}", escape(group));
     }
-    if let Some(time) = &args.time {
-        let _ = write!(
-            path,
-            "&time={}",
-            time_ms(time).context("--time")? as f64 / 1000.0
-        );
+    if let Some(time_ms) = args.time {
+        let _ = write!(path, "&time={}", time_ms as f64 / 1000.0);
     }
     let data = args.view.server.client()?.get_data(&path)?;
     let found = Explanations::deserialize(&data).context("parse the response")?;

@@ -13,6 +13,7 @@ use varve_system::quantity::parse_duration;
 use crate::label::parse_label;
 use crate::output::OutputArgs;
 use crate::server_args::{AccessArgs, DEFAULT, ViewArgs};
+use crate::time::{parse_time_ms, parse_timestamp};
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]
@@ -65,12 +66,12 @@ pub struct TsdbDumpArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
 
-    /// Minimum timestamp in milliseconds [default: the oldest]
-    #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MIN, hide_default_value = true)]
+    /// Minimum time: RFC 3339, Unix seconds or milliseconds [default: the oldest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms, default_value_t = i64::MIN, hide_default_value = true)]
     pub(super) min_time: i64,
 
-    /// Maximum timestamp in milliseconds [default: the newest]
-    #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MAX, hide_default_value = true)]
+    /// Maximum time [default: the newest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms, default_value_t = i64::MAX, hide_default_value = true)]
     pub(super) max_time: i64,
 
     /// Selector; may be repeated [default: all series]
@@ -195,12 +196,12 @@ pub struct ExportArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selector: Option<String>,
 
-    /// Oldest timestamp to export, in milliseconds since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    /// Oldest time to export: RFC 3339, Unix seconds or milliseconds
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(super) start: Option<i64>,
 
-    /// Newest timestamp to export, in milliseconds since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    /// Newest time to export
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(super) end: Option<i64>,
 
     /// Also export Varve's own metrics, which have job="varve"
@@ -255,8 +256,9 @@ pub struct RestoreArgs {
     #[arg(value_name = "DIR", required_unless_present_any = ["list", "verify"])]
     pub(super) path: Option<PathBuf>,
 
-    /// Newest backup that is not newer than this time (RFC 3339) [default: the newest]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// Newest backup that is not newer than this time: RFC 3339, Unix seconds or milliseconds
+    /// [default: the newest]
+    #[arg(long, value_name = "TIME", value_parser = parse_timestamp)]
     pub(super) at: Option<Timestamp>,
 
     /// Name of the backup, as --list prints it
@@ -294,9 +296,4 @@ pub struct ChurnArgs {
     /// Maximum number of labels
     #[arg(long, value_name = "N", default_value = "20")]
     pub(super) limit: usize,
-}
-
-fn parse_time(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
 }

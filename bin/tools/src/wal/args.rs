@@ -8,6 +8,7 @@ use varve_system::quantity::parse_size;
 
 use crate::label::parse_label;
 use crate::output::OutputArgs;
+use crate::time::parse_time_ms;
 
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
@@ -113,12 +114,12 @@ pub struct WalDumpArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
-    /// Minimum timestamp in milliseconds since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    /// Minimum time: RFC 3339, Unix seconds or milliseconds
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(crate) start: Option<i64>,
 
-    /// Maximum timestamp in milliseconds since the epoch
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    /// Maximum time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(crate) end: Option<i64>,
 
     #[command(flatten)]
