@@ -1,7 +1,8 @@
 //! A block of a store, with its deleted samples.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
 use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
@@ -16,9 +17,20 @@ use crate::error::Result;
 pub(crate) struct StoredBlock {
     pub(crate) block: Arc<Block>,
     pub(super) deleted: Vec<Deleted>,
-    /// The series that have no sample left, from the first list of labels on.
-    emptied: OnceLock<RoaringBitmap>,
+    /// Series whose samples are all deleted. Found when labels are listed.
+    fully_deleted: Mutex<FullyDeleted>,
 }
+
+/// What is known about the series whose samples are all deleted.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct FullyDeleted {
+    series: RoaringBitmap,
+    /// Series that have lost samples since they were last examined.
+    unexamined: RoaringBitmap,
+}
+
+/// Number of series that are examined before what was found is kept.
+const EXAMINED_AT_ONCE: usize = 1_024;
 
 /// The effect of a tombstone on a block.
 #[derive(Debug, Clone)]
@@ -52,10 +64,14 @@ impl StoredBlock {
                 );
             }
         }
+        let mut fully_deleted = FullyDeleted::default();
+        for deleted in &deleted {
+            fully_deleted.add_deletion(&deleted.series);
+        }
         Ok(Self {
             block,
             deleted,
-            emptied: OnceLock::new(),
+            fully_deleted: Mutex::new(fully_deleted),
         })
     }
 
@@ -70,6 +86,9 @@ impl StoredBlock {
         if series.is_empty() {
             return Arc::clone(self);
         }
+        // A deletion restores nothing, so only its own series must be examined again.
+        let mut fully_deleted = self.fully_deleted.lock().clone();
+        fully_deleted.add_deletion(&series);
         let mut deleted = self.deleted.clone();
         add_deleted(
             &mut deleted,
@@ -83,7 +102,7 @@ impl StoredBlock {
         Arc::new(Self {
             block: Arc::clone(&self.block),
             deleted,
-            emptied: OnceLock::new(),
+            fully_deleted: Mutex::new(fully_deleted),
         })
     }
 
@@ -130,9 +149,11 @@ impl StoredBlock {
         matchers: &[Matcher],
         names: &mut StringSet,
     ) -> Result<()> {
-        self.block
-            .index
-            .label_names(ctx, self.select_listed(ctx, matchers)?.as_ref(), names)
+        self.block.index.label_names(
+            ctx,
+            self.select_with_samples(ctx, matchers)?.as_ref(),
+            names,
+        )
     }
 
     /// Adds the values of a label in the series that all matchers select and that have samples left
@@ -150,48 +171,76 @@ impl StoredBlock {
         self.block.index.label_values(
             ctx,
             name,
-            self.select_listed(ctx, matchers)?.as_ref(),
+            self.select_with_samples(ctx, matchers)?.as_ref(),
             values,
         )
     }
 
     /// Returns the series that all matchers select and that have samples left, or `None` if these
     /// are all series.
-    fn select_listed(
+    fn select_with_samples(
         &self,
         ctx: &QueryContext,
         matchers: &[Matcher],
     ) -> Result<Option<RoaringBitmap>> {
         let selected = self.select_some(ctx, matchers)?;
-        let emptied = self.emptied(ctx)?;
-        if emptied.is_empty() {
+        self.examine_deletions(ctx)?;
+        let fully_deleted = &self.fully_deleted.lock().series;
+        if fully_deleted.is_empty() {
             return Ok(selected);
         }
-        let mut listed = selected.unwrap_or_else(|| self.block.index.all());
-        listed -= emptied;
-        Ok(Some(listed))
+        let mut with_samples = selected.unwrap_or_else(|| self.block.index.all());
+        with_samples -= fully_deleted;
+        Ok(Some(with_samples))
     }
 
-    /// Returns the series that have no sample left.
-    fn emptied(&self, ctx: &QueryContext) -> Result<&RoaringBitmap> {
-        if let Some(emptied) = self.emptied.get() {
-            return Ok(emptied);
-        }
-        let mut affected = RoaringBitmap::new();
-        for deleted in &self.deleted {
-            affected |= &deleted.series;
-        }
-        let mut emptied = RoaringBitmap::new();
+    /// Finds the series whose samples are all deleted. An interrupted request keeps what it has
+    /// found.
+    fn examine_deletions(&self, ctx: &QueryContext) -> Result<()> {
         let mut read_cache = ReadCache::new(ctx.charge(), true);
-        for ordinal in &affected {
+        loop {
+            // No lock is held while the block is read. Requests that come together examine the same
+            // series.
+            let series = self.fully_deleted.lock().next_unexamined();
+            if series.is_empty() {
+                return Ok(());
+            }
+            let mut examined = RoaringBitmap::new();
+            let mut fully_deleted = RoaringBitmap::new();
+            let outcome = self.examine(
+                ctx,
+                &mut read_cache,
+                &series,
+                &mut examined,
+                &mut fully_deleted,
+            );
+            let mut state = self.fully_deleted.lock();
+            state.unexamined -= examined;
+            state.series |= fully_deleted;
+            outcome?;
+        }
+    }
+
+    /// Adds the series of a list, until an error, to `examined`, and those without samples to
+    /// `fully_deleted`.
+    fn examine(
+        &self,
+        ctx: &QueryContext,
+        read_cache: &mut ReadCache,
+        series: &RoaringBitmap,
+        examined: &mut RoaringBitmap,
+        fully_deleted: &mut RoaringBitmap,
+    ) -> Result<()> {
+        for ordinal in series {
             if read_cache.is_check_due() {
                 ctx.check()?;
             }
-            if !self.has_samples_left(&mut read_cache, ordinal)? {
-                emptied.insert(ordinal);
+            if !self.has_samples_left(read_cache, ordinal)? {
+                fully_deleted.insert(ordinal);
             }
+            examined.insert(ordinal);
         }
-        Ok(self.emptied.get_or_init(|| emptied))
+        Ok(())
     }
 
     fn has_samples_left(&self, read_cache: &mut ReadCache, ordinal: u32) -> Result<bool> {
@@ -233,6 +282,18 @@ impl StoredBlock {
     }
 }
 
+impl FullyDeleted {
+    /// Notes that series have lost samples.
+    fn add_deletion(&mut self, series: &RoaringBitmap) {
+        self.unexamined |= series - &self.series;
+    }
+
+    /// Returns series to examine, none if all are.
+    fn next_unexamined(&self) -> RoaringBitmap {
+        self.unexamined.iter().take(EXAMINED_AT_ONCE).collect()
+    }
+}
+
 /// Returns the parts of ranges outside of another range.
 fn remove(ranges: Vec<TimeRange>, removed: TimeRange) -> Vec<TimeRange> {
     let mut left = Vec::with_capacity(ranges.len() + 1);
@@ -268,4 +329,25 @@ fn add_deleted(deleted: &mut Vec<Deleted>, newer: Deleted, block: TimeRange) {
         !is_covered
     });
     deleted.push(newer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every deletion examined the series of all deletions again.
+    #[test]
+    fn a_deletion_examines_only_its_own_series_again() {
+        let bitmap = |ordinals: &[u32]| ordinals.iter().copied().collect::<RoaringBitmap>();
+        let mut fully_deleted = FullyDeleted {
+            series: bitmap(&[1, 2]),
+            unexamined: bitmap(&[7]),
+        };
+        fully_deleted.add_deletion(&bitmap(&[2, 3]));
+        let expect = FullyDeleted {
+            series: bitmap(&[1, 2]),
+            unexamined: bitmap(&[3, 7]),
+        };
+        assert_eq!(fully_deleted, expect);
+    }
 }

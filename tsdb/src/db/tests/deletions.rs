@@ -112,6 +112,34 @@ fn labels_of_deleted_series_are_not_listed() {
     assert_eq!(values(&[]), ["1"]);
 }
 
+/// A list that was interrupted kept nothing, so no list with a short deadline ever ended.
+#[test]
+fn lists_of_labels_with_short_deadlines_examine_deletions_in_turn() {
+    let (_dir, db) = fresh(options());
+    let samples: Vec<_> = (0..20_000)
+        .flat_map(|i| [(i, NOW_MS, 1.0), (i, NOW_MS + 2, 1.0)])
+        .collect();
+    append(&db, &samples);
+    // Samples are left on both sides, so that the block must be read.
+    db.delete(
+        vec![Matcher::equal(METRIC_NAME, "m")],
+        TimeRange::at(NOW_MS + 1),
+    )
+    .unwrap();
+    let list = |timeout| {
+        let memory = varve_context::MemoryBudget::new(Limit::Other("memory"), usize::MAX);
+        let ctx = ReadContext::restricted(QueryContext::new(timeout, memory), [].into());
+        db.label_names(&ctx, &[], TimeRange::ALL)
+    };
+    assert!(list(std::time::Duration::ZERO).is_err());
+    let mut n_interrupted = 0;
+    while list(std::time::Duration::from_millis(2)).is_err() {
+        n_interrupted += 1;
+        assert!(n_interrupted < 2_000, "no list ends");
+    }
+    assert!(n_interrupted > 0, "a faster machine needs more series");
+}
+
 /// A rule used to count against the limit as long as any block had its time.
 #[test]
 fn rules_that_affect_no_block_are_dropped() {
