@@ -170,7 +170,7 @@ fn a_prefix_with_special_characters_is_escaped() {
 fn a_prefix_changes_no_permission() {
     let dir = TempDir::new().expect("make a temporary directory");
     let file = dir.path().join("web.yml");
-    let token = "bearer_tokens: [{name: reader, token: t0ken, scopes: [read]}]";
+    let token = "bearer_tokens: [{name: reader, token: t0ken, scopes: [read]}]\n";
     std::fs::write(&file, token).expect("write a file");
     let flag = format!("--web.config.file={}", file.display());
     let flags = [

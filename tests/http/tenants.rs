@@ -54,7 +54,7 @@ impl Fixture {
         };
         let tenants = TENANTS.map(tenant).concat();
         let text = format!(
-            "bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{tokens}tenants:\n{tenants}"
+            "tenants:\n{tenants}bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{tokens}"
         );
         std::fs::write(&path, text).expect("write a file");
         let web_config = format!("--web.config.file={}", path.display());

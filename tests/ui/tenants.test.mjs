@@ -5,11 +5,11 @@ import { after, before, describe, test } from "node:test";
 import { missing, openPage, settle, startBrowser, startServer, violations } from "./harness.mjs";
 
 const TENANTS = ["a", "b"];
-const WEB = `bearer_tokens:
+const WEB = `tenants:
+${TENANTS.map((name) => `- {users: [${name}], matchers: '{team="${name}"}', labels: {team: ${name}}}`).join("\n")}
+bearer_tokens:
 - {name: admin, token: admin, scopes: [read, write, admin]}
 ${TENANTS.map((name) => `- {name: ${name}, token: token-${name}, scopes: [read, write]}`).join("\n")}
-tenants:
-${TENANTS.map((name) => `- {users: [${name}], matchers: '{team="${name}"}', labels: {team: ${name}}}`).join("\n")}
 `;
 const RULES = `groups:
 - name: group

@@ -41,9 +41,9 @@ impl Tenants {
             )
         };
         let text = format!(
-            "bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{}tenants:\n{}",
-            TENANTS.map(token).concat(),
-            TENANTS.map(tenant).concat()
+            "tenants:\n{}bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{}",
+            TENANTS.map(tenant).concat(),
+            TENANTS.map(token).concat()
         );
         std::fs::write(&web, text).expect("write a file");
         let config =

@@ -129,6 +129,10 @@ fn read_token(config: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>)
     if name.is_empty() || scopes.is_empty() {
         bail!("a name and at least one of the scopes read, write and admin are required");
     }
+    // It may continue on the next line, of which a file that is cut has nothing.
+    if name.contains(char::is_whitespace) {
+        bail!("name: {name:?} contains white space");
+    }
     Ok(Token {
         name: name.clone(),
         digest,
@@ -139,6 +143,10 @@ fn read_token(config: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>)
 fn of_token(token: &str) -> Result<Digest> {
     if token.is_empty() {
         bail!("the token is empty");
+    }
+    // No header can contain it, and it may continue on the next line.
+    if token.contains(char::is_whitespace) {
+        bail!("the token contains white space");
     }
     Ok(sha256(&[token.as_bytes()]))
 }
@@ -174,7 +182,7 @@ mod tests {
     #[test]
     fn invalid_users_and_tokens_are_rejected() {
         let check = |text: &str, expect: &str| {
-            let file = parse(text).unwrap();
+            let file = parse(&format!("{text}\n")).unwrap();
             let rejected = credentials(&file, Path::new(""), &mut Vec::new()).unwrap_err();
             assert!(format!("{rejected:#}").contains(expect), "{rejected:#}");
         };
@@ -185,6 +193,14 @@ mod tests {
         check(
             "bearer_tokens: [{name: x, scopes: [read]}]",
             "bearer_tokens[0]: the token is empty",
+        );
+        check(
+            "bearer_tokens:\n- name: x\n  scopes: [read]\n  token: a\n    b",
+            "bearer_tokens[0]: the token contains white space",
+        );
+        check(
+            "bearer_tokens: [{name: x y, token: a, scopes: [read]}]",
+            "name: \"x y\" contains white space",
         );
         check(
             "bearer_tokens: [{token: x, scopes: [read]}]",

@@ -1,11 +1,16 @@
 //! The format of the file: exporter-toolkit's keys, `bearer_tokens` and `tenants`.
+//!
+//! A file may be cut: an editor is writing it, or the disk was full. What is left may be valid YAML.
+//! It must not permit more than the whole file. So `tenants` stands before the users and tokens,
+//! which must include those that it names, and a value at the end of the file is known to be whole.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
+use serde_yaml_ng::Value;
 use varve_client::Secret;
 
 use super::scope::Scope;
@@ -107,18 +112,63 @@ const HEADER_VALUES: [(&str, &[&str]); 2] = [
 /// Parses a file.
 ///
 /// # Errors
-/// If it is not YAML, or has an unknown, repeated or unsupported key. The message contains no
-/// values.
+/// If it is not YAML, has an unknown, repeated or unsupported key, or may be the beginning of a file
+/// that permits less. The message contains no values.
 pub(super) fn parse(text: &str) -> Result<File> {
     // Rejects a repeated key, which the maps of a file accept.
-    let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
+    let value: Value = serde_yaml_ng::from_str(text)?;
     if value.get("rate_limit").is_some() {
         bail!(
             "rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load"
         );
     }
     let file: Option<File> = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
-    Ok(file.unwrap_or_default())
+    let file = file.unwrap_or_default();
+    check_order(&value)?;
+    file.check_end(text)?;
+    Ok(file)
+}
+
+/// Checks that `tenants` stands before the users and tokens: a beginning of the file that has one of
+/// them then has all tenants.
+fn check_order(file: &Value) -> Result<()> {
+    let Some(sections) = file.as_mapping() else {
+        return Ok(());
+    };
+    let mut last_credentials = None;
+    for section in sections.keys() {
+        match section.as_str() {
+            Some(name @ ("basic_auth_users" | "bearer_tokens")) => last_credentials = Some(name),
+            Some("tenants") => {
+                if let Some(name) = last_credentials {
+                    bail!(
+                        "tenants must stand before {name}: otherwise a file that is cut frees users and tokens from their tenants"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl File {
+    /// Checks that the last value is whole if its beginning could be valid, and could permit more: a
+    /// token, its name, the name of a client. Passwords and digests have a fixed length.
+    fn check_end(&self, text: &str) -> Result<()> {
+        let allows_sans = match &self.tls_server_config {
+            Some(settings) => !settings.client_allowed_sans.is_empty(),
+            None => false,
+        };
+        // Values in JSON end with their quotes or brackets.
+        let is_json = text.trim_start().starts_with('{');
+        let is_whole = is_json || text.ends_with('\n');
+        ensure!(
+            is_whole || self.bearer_tokens.is_empty() && !allows_sans,
+            "the file does not end with a newline: it may be cut"
+        );
+        Ok(())
+    }
 }
 
 impl HttpServerConfig {
@@ -201,14 +251,30 @@ mod tests {
             "basic_auth_users: {a: x, a: y}",
             "duplicate entry with key \"a\"",
         );
+        check(
+            "bearer_tokens: [{name: a}]\ntenants: []\n",
+            "tenants must stand before bearer_tokens",
+        );
+        check(
+            "basic_auth_users: {a: x}\ntenants: []\n",
+            "tenants must stand before basic_auth_users",
+        );
+        let cut = "does not end with a newline";
+        check("bearer_tokens:\n- token: abc", cut);
+        check(
+            "tls_server_config:\n  client_allowed_sans:\n  - a.exam",
+            cut,
+        );
         check("rate_limit: {interval: 1s}", "rate_limit is not supported");
         parse("").unwrap();
+        parse("{bearer_tokens: [{name: a}]}").unwrap();
+        parse("basic_auth_users: {a: x}").unwrap();
     }
 
     #[test]
     fn secrets_are_not_shown() {
         let file = parse(
-            "basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}",
+            "basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}\n",
         );
         let shown = format!("{:?}", file.unwrap());
         assert!(

@@ -32,6 +32,8 @@ pub struct WebConfig {
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether client certificates are required.
     pub requires_client_certs: bool,
+    /// Whether client certificates must have one of some names.
+    pub restricts_client_names: bool,
     /// Whether HTTP/2 is enabled.
     pub http2: bool,
     /// `None`: no authentication.
@@ -56,12 +58,14 @@ impl WebConfig {
         let http2 = file.http_server_config.http2();
         let mut tls = None;
         let mut requires_client_certs = false;
+        let mut restricts_client_names = false;
         if let Some(settings) = &file.tls_server_config {
             let config =
                 tls::server_config(settings, http2, folder, &mut files).with_context(about)?;
             if let Some((config, requires_certs)) = config {
                 tls = Some(config);
                 requires_client_certs = requires_certs;
+                restricts_client_names = !settings.client_allowed_sans.is_empty();
             }
         }
         let credentials =
@@ -70,6 +74,7 @@ impl WebConfig {
         Ok(Self {
             tls,
             requires_client_certs,
+            restricts_client_names,
             http2,
             credentials,
             headers,
@@ -84,6 +89,7 @@ impl Default for WebConfig {
         Self {
             tls: None,
             requires_client_certs: false,
+            restricts_client_names: false,
             http2: true,
             credentials: None,
             headers: Vec::new(),
@@ -112,7 +118,7 @@ mod tests {
             let texts = [
                 (
                     "web.yml",
-                    "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]",
+                    "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]\n",
                 ),
                 ("token", "abc"),
             ];

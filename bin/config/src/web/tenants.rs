@@ -40,10 +40,25 @@ pub struct TenantLimits {
     pub range_max: Option<Duration>,
 }
 
+impl TenantConfig {
+    /// Returns the key of a limit or label that is set here and not in `next`.
+    #[must_use]
+    pub fn restriction_missing_in(&self, next: &Self) -> Option<String> {
+        if let Some(key) = self.limits.missing_in(&next.limits) {
+            return Some(format!("limits.{key}"));
+        }
+        for (name, _) in &self.labels {
+            if !next.labels.iter().any(|(kept, _)| kept == name) {
+                return Some(format!("labels.{name}"));
+            }
+        }
+        None
+    }
+}
+
 impl TenantLimits {
     /// Returns the key of a limit that is set here and not in `next`.
-    #[must_use]
-    pub fn missing_in(&self, next: &Self) -> Option<&'static str> {
+    fn missing_in(&self, next: &Self) -> Option<&'static str> {
         let pairs = [
             (
                 "concurrency",
@@ -101,6 +116,11 @@ fn tenant<'a>(
         ensure!(
             name != METRIC_NAME && !name.is_empty() && !value.is_empty(),
             "labels: {name:?} cannot be set to {value:?}"
+        );
+        // It separates the strings of keys (`FamilyKey`).
+        ensure!(
+            !name.contains('\0') && !value.contains('\0'),
+            "labels: {name:?} or its value {value:?} contains NUL"
         );
     }
     let limits = limits(&entry.limits)?;
@@ -204,7 +224,7 @@ mod tests {
         let tokens = "{name: r, token: x, scopes: [read]}, {name: w, token: y, scopes: [write]}, {name: a, token: z, scopes: [admin]}";
         let users = "basic_auth_users: {ann: hash}";
         let file = parse(&format!(
-            "{users}\nbearer_tokens: [{tokens}]\ntenants: [{entries}]"
+            "tenants: [{entries}]\n{users}\nbearer_tokens: [{tokens}]\n"
         ))
         .unwrap();
         let invalid = tenants(&file)
@@ -243,6 +263,10 @@ mod tests {
         check(
             "{users: [r], matchers: '{a=\"b\"}', labels: {__name__: x}}",
             "cannot be set",
+        );
+        check(
+            r#"{users: [r], matchers: '{a="b"}', labels: {a: "x\0y"}}"#,
+            r#"labels: "a" or its value "x\0y" contains NUL"#,
         );
         check(
             "{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 2, memory: 1GiB}}",
