@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use varve_context::QueryContext;
+use varve_model::labels::METRIC_NAME;
 use varve_model::{Matcher, TimeRange};
 
 use crate::error::Result;
@@ -47,6 +48,28 @@ impl ReadContext {
     #[must_use]
     pub fn restriction(&self) -> &[Matcher] {
         &self.restriction
+    }
+
+    /// Returns `true` if the request may read every series that has certain values of some labels,
+    /// whatever its other labels and its name are. `label` returns the value of a label, which may
+    /// be empty, or `None` if it may have any.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub fn may_read_all<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> Result<bool> {
+        for matcher in self.restriction() {
+            if matcher.name() == METRIC_NAME {
+                continue;
+            }
+            // A label with any value may be that of another tenant.
+            let Some(value) = label(matcher.name()) else {
+                return Ok(false);
+            };
+            if !matcher.matches_in(self, value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns `matchers` and the restriction.

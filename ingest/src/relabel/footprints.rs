@@ -156,7 +156,7 @@ fn add_rules(
     for footprint in footprints {
         ctx.check()?;
         if !found.contains(&footprint.rule)
-            && footprint.is_visible(ctx)?
+            && ctx.may_read_all(|label| footprint.get(label))?
             && footprint.may_match(ctx, matchers)?
         {
             found.insert(footprint.rule);
@@ -182,23 +182,6 @@ impl Footprint {
             if let Some(value) = self.get(matcher.name())
                 && !matcher.matches_in(ctx, value)?
             {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Returns `true` if the request may read each series with this footprint. A label that the
-    /// footprint does not have may be that of another tenant.
-    fn is_visible(&self, ctx: &ReadContext) -> Result<bool> {
-        for matcher in ctx.restriction() {
-            if matcher.name() == METRIC_NAME {
-                continue;
-            }
-            let Some(value) = self.get(matcher.name()) else {
-                return Ok(false);
-            };
-            if !matcher.matches_in(ctx, value)? {
                 return Ok(false);
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::tenant::TenantLabels;
 
-/// Maximum number of metric families with metadata. Above it, the family that was added first is
-/// evicted.
+/// Maximum number of metric families with metadata. Above it, a family of the tenant with the most
+/// metadata is evicted.
 pub const METADATA_FAMILIES_MAX: usize = 100_000;
 /// Maximum size of a family's metadata, in bytes of its four strings.
 pub const METADATA_SIZE_MAX: usize = 1 << 16;
@@ -16,12 +16,13 @@ pub const METADATA_SIZE_MAX: usize = 1 << 16;
 pub type Families = BTreeMap<Arc<str>, Arc<Metadata>>;
 
 /// The key of a metric family: its name, and the labels of the tenant that described it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyKey<'a> {
     /// The name.
     pub name: &'a str,
-    /// The labels of the tenant; none for a sender without tenant.
-    pub tenant: Vec<(&'a str, &'a str)>,
+    /// Names and values of the labels of the tenant, each after a separator. Empty for a sender
+    /// without tenant.
+    pub tenant: &'a str,
 }
 
 /// The character between the strings of a key. A family whose name contains it has no metadata.
@@ -49,13 +50,23 @@ impl<'a> FamilyKey<'a> {
     /// Parses a text.
     #[must_use]
     pub fn parse(text: &'a str) -> Self {
-        let mut parts = text.split(FAMILY_KEY_SEPARATOR);
-        let name = parts.next().unwrap_or_default();
-        let mut tenant = Vec::new();
-        while let Some(label) = parts.next() {
-            tenant.push((label, parts.next().unwrap_or_default()));
-        }
+        let end = text.find(FAMILY_KEY_SEPARATOR).unwrap_or(text.len());
+        let (name, tenant) = text.split_at(end);
         Self { name, tenant }
+    }
+
+    /// Returns the value of a label of the tenant.
+    #[must_use]
+    pub fn tenant_label(self, name: &str) -> Option<&'a str> {
+        // The first separator has nothing before it.
+        let mut parts = self.tenant.split(FAMILY_KEY_SEPARATOR).skip(1);
+        while let Some(label) = parts.next() {
+            let value = parts.next().unwrap_or_default();
+            if label == name {
+                return Some(value);
+            }
+        }
+        None
     }
 }
 
@@ -160,6 +171,21 @@ pub struct Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_families_have_the_labels_of_the_tenant() {
+        let labels = [("team", "a"), ("zone", "")].map(|(name, value)| (name.into(), value.into()));
+        let text = FamilyKey::text("up", &TenantLabels::new(&labels));
+        let key = FamilyKey::parse(&text);
+        assert_eq!((key.name, key.tenant), ("up", "\0team\0a\0zone\0"));
+        assert_eq!(
+            ["team", "zone", "a", ""].map(|name| key.tenant_label(name)),
+            [Some("a"), Some(""), None, None]
+        );
+        let key = FamilyKey::parse("up");
+        assert_eq!((key.name, key.tenant), ("up", ""));
+        assert_eq!(key.tenant_label("team"), None);
+    }
 
     #[test]
     fn types_have_prometheus_numbers_and_names() {

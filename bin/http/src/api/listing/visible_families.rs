@@ -7,11 +7,25 @@ use varve_tsdb::ReadContext;
 
 use crate::error::Result;
 
-/// The metadata that a request sees.
+/// Families between two checks of the deadline.
+const FAMILIES_PER_CHECK: usize = 64;
+
+/// The metadata that a request sees: all for a request without tenant. A tenant sees that of each
+/// tenant whose series it may all read, or if there is none for a family that of senders without
+/// tenant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VisibleFamilies<'a> {
     families: &'a Families,
     ctx: &'a ReadContext,
+}
+
+/// The metadata of one family that a request may see.
+#[derive(Debug, Default)]
+struct Visible<'a> {
+    /// That of senders without tenant, then that of tenants, without repetitions.
+    all: Vec<&'a Metadata>,
+    /// Whether the first one is that of senders without tenant.
+    has_shared: bool,
 }
 
 impl<'a> VisibleFamilies<'a> {
@@ -28,17 +42,19 @@ impl<'a> VisibleFamilies<'a> {
         self,
         mut each: impl FnMut(&'a str, &[&'a Metadata]) -> Result<bool>,
     ) -> Result<()> {
-        let mut keys = self.families.iter().peekable();
-        while let Some((key, metadata)) = keys.next() {
-            let name = FamilyKey::parse(key).name;
-            let mut found = vec![(FamilyKey::parse(key), &**metadata)];
-            while let Some((key, metadata)) =
-                keys.next_if(|(key, _)| FamilyKey::parse(key).name == name)
+        let mut keys = self.families.iter().enumerate().peekable();
+        let mut visible = Visible::default();
+        while let Some((_, (first, _))) = keys.peek() {
+            let name = FamilyKey::parse(first).name;
+            visible.clear();
+            while let Some((key_idx, (key, metadata))) =
+                keys.next_if(|(_, (key, _))| FamilyKey::parse(key).name == name)
             {
-                found.push((FamilyKey::parse(key), &**metadata));
+                self.ctx.check_every(FAMILIES_PER_CHECK, key_idx)?;
+                self.add(FamilyKey::parse(key), metadata, &mut visible)?;
             }
-            let visible = self.visible(&found)?;
-            if !visible.is_empty() && !each(name, &visible)? {
+            let shown = self.shown(&visible);
+            if !shown.is_empty() && !each(name, shown)? {
                 break;
             }
         }
@@ -50,51 +66,61 @@ impl<'a> VisibleFamilies<'a> {
     /// # Errors
     /// If the request is interrupted.
     pub(crate) fn first(self, name: &str) -> Result<Option<&'a Metadata>> {
-        let mut found = Vec::new();
+        let mut visible = Visible::default();
         let from_name = (Bound::Included(name), Bound::Unbounded);
-        for (key, metadata) in self.families.range::<str, _>(from_name) {
+        let keys = self.families.range::<str, _>(from_name);
+        for (key_idx, (key, metadata)) in keys.enumerate() {
             let key = FamilyKey::parse(key);
             if key.name != name {
                 break;
             }
-            found.push((key, &**metadata));
+            self.ctx.check_every(FAMILIES_PER_CHECK, key_idx)?;
+            self.add(key, metadata, &mut visible)?;
         }
-        Ok(self.visible(&found)?.first().copied())
+        Ok(self.shown(&visible).first().copied())
     }
 
-    /// Returns the different metadata of a family that the request sees: all for a request without
-    /// tenant, else those of the tenant, or if there are none those of senders without tenant.
-    fn visible(self, found: &[(FamilyKey<'_>, &'a Metadata)]) -> Result<Vec<&'a Metadata>> {
-        let mut own = Vec::new();
-        let mut others = Vec::new();
-        for (key, metadata) in found {
-            let is_own = !key.tenant.is_empty() && self.passes(key)?;
-            let list = if is_own { &mut own } else { &mut others };
-            let is_visible = is_own || key.tenant.is_empty();
-            if is_visible && !list.contains(metadata) {
-                list.push(*metadata);
-            }
+    /// Adds metadata that the request may see. That of senders without tenant comes first.
+    fn add(
+        self,
+        key: FamilyKey<'_>,
+        metadata: &'a Metadata,
+        visible: &mut Visible<'a>,
+    ) -> Result<()> {
+        if key.tenant.is_empty() {
+            visible.has_shared = true;
+            visible.all.push(metadata);
+            return Ok(());
         }
-        if self.ctx.restriction().is_empty() {
-            others.retain(|metadata| !own.contains(metadata));
-            others.extend(own);
-            return Ok(others);
+        if !self.ctx.may_read_all(|label| key.tenant_label(label))? {
+            return Ok(());
         }
-        Ok(if own.is_empty() { others } else { own })
+        // A tenant shows its own also if it repeats the shared one.
+        let n_shared = usize::from(visible.has_shared && self.is_of_tenant());
+        if !visible.all[n_shared..].contains(&metadata) {
+            visible.all.push(metadata);
+        }
+        Ok(())
     }
 
-    /// Returns `true` if the labels of a tenant pass the matchers of the request. The others apply
-    /// to series.
-    fn passes(self, key: &FamilyKey<'_>) -> Result<bool> {
-        for matcher in self.ctx.restriction() {
-            let label = key.tenant.iter().find(|(name, _)| *name == matcher.name());
-            if let Some((_, value)) = label
-                && !matcher.matches_in(self.ctx, value)?
-            {
-                return Ok(false);
-            }
+    /// Returns what the request sees.
+    fn shown<'v>(self, visible: &'v Visible<'a>) -> &'v [&'a Metadata] {
+        let n_shared = usize::from(visible.has_shared);
+        if self.is_of_tenant() && visible.all.len() > n_shared {
+            return &visible.all[n_shared..];
         }
-        Ok(true)
+        &visible.all
+    }
+
+    fn is_of_tenant(self) -> bool {
+        !self.ctx.restriction().is_empty()
+    }
+}
+
+impl Visible<'_> {
+    fn clear(&mut self) {
+        self.all.clear();
+        self.has_shared = false;
     }
 }
 
@@ -102,7 +128,7 @@ impl<'a> VisibleFamilies<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use varve_context::QueryContext;
+    use varve_context::{Interrupt, QueryContext};
     use varve_model::{Matcher, TenantLabels};
 
     use super::*;
@@ -163,5 +189,15 @@ mod tests {
             &[Matcher::equal("team", "c")],
             &[("up", &["of none"]), ("up_time", &["of none"])],
         );
+        // What tenants have said does not tell the value of a label that they do not set.
+        check(
+            &[Matcher::equal("team", "a"), Matcher::equal("zone", "z")],
+            &[("up", &["of none"]), ("up_time", &["of none"])],
+        );
+        let interrupted = ReadContext::unbounded();
+        interrupted.interrupt(Interrupt::Canceled);
+        let visible = VisibleFamilies::new(&families, &interrupted);
+        assert!(visible.visit(|_, _| Ok(true)).is_err());
+        assert!(visible.first("up").is_err());
     }
 }
