@@ -1,9 +1,11 @@
 //! [`TenantLabels`]: the tenant of a write request, as a part of keys.
 
 use std::fmt;
+use std::fmt::Write as _;
 
-/// The labels that the server sets on all series of a write request: those of its tenant. None for
-/// a sender without tenant.
+/// The labels by which the server tells tenants of write requests apart: the forced labels of a
+/// token, and the label of a router's tenant, which relabel rules may change. None for a sender
+/// without tenant.
 ///
 /// It is part of the key of each table whose keys a sender chooses, so that two tenants that send
 /// the same text have entries of their own. `tests/tidy` has the list of these tables.
@@ -39,15 +41,42 @@ impl TenantLabels {
 }
 
 impl fmt::Display for TenantLabels {
-    /// Prints `{team="a"}`, and nothing without a tenant.
+    /// Prints `{team="a"}`, and nothing without a tenant. Values are escaped as in the text format
+    /// of metrics. A part of a file format: docs/format/ha.md.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return Ok(());
         }
         for (idx, (name, value)) in self.iter().enumerate() {
             let separator = if idx == 0 { "{" } else { ", " };
-            write!(f, "{separator}{name}={value:?}")?;
+            write!(f, "{separator}{name}=\"")?;
+            for c in value.chars() {
+                match c {
+                    '\\' => f.write_str("\\\\")?,
+                    '"' => f.write_str("\\\"")?,
+                    '\n' => f.write_str("\\n")?,
+                    c => f.write_char(c)?,
+                }
+            }
+            f.write_char('"')?;
         }
         f.write_str("}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text depended on what Rust's `Debug` escapes.
+    #[test]
+    fn the_text_escapes_three_characters() {
+        let labels = [("team", "a"), ("zone", "q\"b\\n\nt\té'\u{301}\u{200b}")];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(
+            TenantLabels::new(&labels).to_string(),
+            "{team=\"a\", zone=\"q\\\"b\\\\n\\nt\té'\u{301}\u{200b}\"}"
+        );
+        assert_eq!(TenantLabels::default().to_string(), "");
     }
 }
