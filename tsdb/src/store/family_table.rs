@@ -1,21 +1,32 @@
 //! Metadata of metric families, bounded in number and size.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use varve_model::metadata::{Families, METADATA_FAMILIES_MAX, Metadata};
+use varve_model::metadata::{Families, FamilyKey, METADATA_FAMILIES_MAX, Metadata};
 
-/// The metadata of a store. Above its limits, the family that was added first is evicted: a sender
-/// that still uses it sends it again.
+/// The metadata of a store. Above its limits, the tenant with the most metadata loses the family
+/// that it added first: a sender that still uses it sends it again. So no tenant evicts the metadata
+/// of one that has less.
 #[derive(Debug)]
 pub(crate) struct FamilyTable {
     /// Shared with readers. A change copies the map, but not the metadata, while a reader uses it.
     families: Arc<Families>,
-    /// In order of addition.
-    order: VecDeque<Arc<str>>,
+    /// By the text of the labels in [`FamilyKey`]: empty for senders without tenant.
+    tenants: HashMap<Arc<str>, TenantFamilies>,
+    /// The sizes of all tenants, ascending.
+    sizes: BTreeSet<(usize, Arc<str>)>,
     size: usize,
     size_max: usize,
     n_evicted: u64,
+}
+
+/// The families of a tenant.
+#[derive(Debug, Default)]
+struct TenantFamilies {
+    /// In order of addition.
+    order: VecDeque<Arc<str>>,
+    size: usize,
 }
 
 /// Statistics of metadata.
@@ -38,7 +49,8 @@ impl FamilyTable {
     pub(crate) fn new(size_max: usize) -> Self {
         Self {
             families: Arc::default(),
-            order: VecDeque::new(),
+            tenants: HashMap::new(),
+            sizes: BTreeSet::new(),
             size: 0,
             size_max,
             n_evicted: 0,
@@ -50,12 +62,14 @@ impl FamilyTable {
         &self.families
     }
 
-    /// Returns all families in order of addition.
+    /// Returns all families, those of each tenant in order of addition.
     pub(crate) fn by_age(&self) -> Vec<(Arc<str>, Arc<Metadata>)> {
-        let mut families = Vec::with_capacity(self.order.len());
-        for family in &self.order {
-            if let Some(metadata) = self.families.get(family) {
-                families.push((Arc::clone(family), Arc::clone(metadata)));
+        let mut families = Vec::with_capacity(self.families.len());
+        for tenant in self.tenants.values() {
+            for family in &tenant.order {
+                if let Some(metadata) = self.families.get(family) {
+                    families.push((Arc::clone(family), Arc::clone(metadata)));
+                }
             }
         }
         families
@@ -71,24 +85,65 @@ impl FamilyTable {
     /// Sets the metadata of a family, and evicts families above the limits.
     pub(crate) fn set(&mut self, family: &str, metadata: Metadata) {
         let family: Arc<str> = family.into();
-        self.size += size(&family, &metadata);
-        match Arc::make_mut(&mut self.families).insert(Arc::clone(&family), Arc::new(metadata)) {
-            Some(replaced) => self.size -= size(&family, &replaced),
-            None => self.order.push_back(family),
-        }
-        while self.size > self.size_max || self.order.len() > METADATA_FAMILIES_MAX {
-            let Some(first) = self.order.pop_front() else {
+        let added_size = size(&family, &metadata);
+        let replaced =
+            Arc::make_mut(&mut self.families).insert(Arc::clone(&family), Arc::new(metadata));
+        let replaced_size = match &replaced {
+            Some(replaced) => size(&family, replaced),
+            None => 0,
+        };
+        self.change_tenant(FamilyKey::parse(&family).tenant, |tenant| {
+            tenant.size = tenant.size + added_size - replaced_size;
+            if replaced.is_none() {
+                tenant.order.push_back(Arc::clone(&family));
+            }
+        });
+        while self.size > self.size_max || self.families.len() > METADATA_FAMILIES_MAX {
+            if !self.evict_first() {
                 break;
-            };
-            let evicted = Arc::make_mut(&mut self.families).remove(&first);
-            self.size -= evicted.map_or(0, |evicted| size(&first, &evicted));
-            self.n_evicted += 1;
+            }
+        }
+    }
+
+    /// Evicts the first family of the tenant with the most metadata. Returns `false` if there is
+    /// none.
+    fn evict_first(&mut self) -> bool {
+        let Some((_, largest)) = self.sizes.last().cloned() else {
+            return false;
+        };
+        let first = self
+            .tenants
+            .get_mut(&largest)
+            .and_then(|tenant| tenant.order.pop_front());
+        let Some(first) = first else {
+            return false;
+        };
+        let evicted = Arc::make_mut(&mut self.families).remove(&first);
+        let evicted_size = evicted.map_or(0, |evicted| size(&first, &evicted));
+        self.change_tenant(&largest, |tenant| tenant.size -= evicted_size);
+        self.n_evicted += 1;
+        true
+    }
+
+    /// Changes the families of a tenant, and the sums of their sizes.
+    fn change_tenant(&mut self, tenant: &str, change: impl FnOnce(&mut TenantFamilies)) {
+        let (key, mut families) = match self.tenants.remove_entry(tenant) {
+            Some((key, families)) => (key, families),
+            None => (Arc::from(tenant), TenantFamilies::default()),
+        };
+        let old_size = families.size;
+        change(&mut families);
+        self.size = self.size + families.size - old_size;
+        self.sizes.remove(&(old_size, Arc::clone(&key)));
+        if !families.order.is_empty() {
+            self.sizes.insert((families.size, Arc::clone(&key)));
+            self.tenants.insert(key, families);
         }
     }
 
     /// Returns the statistics.
     pub(crate) fn stats(&self) -> MetadataStats {
-        let n_families = self.order.len() as u64;
+        let n_families = self.families.len() as u64;
         let size_bytes = self.size as u64;
         MetadataStats {
             n_families,
@@ -144,6 +199,38 @@ mod tests {
             expect,
             "a single family above the limit is not stored"
         );
+    }
+
+    /// A tenant with ever new families evicted those of all others.
+    #[test]
+    fn a_tenant_evicts_its_own_families() {
+        let mut table = FamilyTable::new(10 * (ENTRY_SIZE + 110));
+        let key = |name: char, team: &str| format!("{name}\0team\0{team}");
+        for name in ['x', 'y', 'z'] {
+            table.set(&key(name, "b"), help(100));
+        }
+        table.set("x", help(100));
+        ('a'..='w').for_each(|name| table.set(&key(name, "a"), help(100)));
+        let kept: Vec<_> = table
+            .by_age()
+            .into_iter()
+            .map(|(key, _)| key.replace("\0team\0", " of "))
+            .collect();
+        let expect = [
+            "r of a", "s of a", "t of a", "u of a", "v of a", "w of a", "x", "x of b", "y of b",
+            "z of b",
+        ];
+        let mut sorted = kept.clone();
+        sorted.sort();
+        assert_eq!(sorted, expect);
+        let of_a: Vec<_> = kept.iter().filter(|key| key.ends_with('a')).collect();
+        assert!(of_a.is_sorted(), "in order of addition: {of_a:?}");
+
+        // An evicted tenant leaves nothing behind.
+        table.set("large", help(10_000));
+        assert_eq!((table.tenants.len(), table.sizes.len()), (2, 2));
+        assert!(!table.families().contains_key("large") && !table.families().contains_key("x"));
+        assert_eq!(table.size, 9 * (ENTRY_SIZE + 108));
     }
 
     #[test]
