@@ -238,6 +238,46 @@ fn alerts_of_all_rules_are_bounded() {
     );
 }
 
+/// Alerts used up the memory of all rules, and recording rules failed.
+#[test]
+fn many_alerts_leave_memory_to_recording_rules() {
+    let n_series = 20;
+    let alert = |i: usize| {
+        let summary = "x".repeat(1_000);
+        json!({"alert": format!("A{i}"), "expr": "m{i=~\"1?.\"}", "annotations": {"summary": summary}})
+    };
+    let alerts: Vec<Value> = (0..200).map(alert).collect();
+    let groups = json!({"groups": [
+        {"name": "alerts", "rules": alerts},
+        {"name": "recording", "rules": [{"record": "r", "expr": "count(n)"}]},
+    ]});
+    let fixture = Fixture::start_with(&groups.to_string(), &["--rules.max-memory-total=3MiB"]);
+    let send = |name: &str, n_series: usize| {
+        let mut sent = Vec::new();
+        for i in 0..n_series {
+            let i = i.to_string();
+            sent.push(series(&[("__name__", name), ("i", &i)], &[(now_ms(), 1.0)]));
+        }
+        let request = WriteRequest::new(sent);
+        fixture.http().write(&request).expect_status(204);
+    };
+    send("n", 2_000);
+    fixture.wait_for_health("r", "ok");
+    send("m", n_series);
+    let failed = fixture.wait_for_health("A199", "err");
+    let error = failed["lastError"].as_str().unwrap_or_default().to_owned();
+    assert!(error.contains("half of --rules.max-memory-total"), "{error}");
+    let kept = fixture.server.metric("varve_rule_kept_bytes");
+    assert!(kept > 1e6 && kept <= 1.5 * 1024.0 * 1024.0, "{kept}");
+    // Evaluations after the alerts have taken their memory.
+    for _evaluation in 0..3 {
+        send("n", 2_000);
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let rule = fixture.rule("r");
+        assert_eq!(rule["health"], "ok", "{rule}");
+    }
+}
+
 #[test]
 fn the_team_of_rules_has_a_budget_that_alerts_do_not_need() {
     let config = ConfigFile::new(

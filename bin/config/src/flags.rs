@@ -414,7 +414,9 @@ pub(crate) struct RulesArgs {
     #[arg(long = "rules.concurrency", value_name = "N", default_value = "0")]
     pub(crate) concurrency: usize,
 
-    /// Maximum memory of all queries of rules [0: a quarter of --query.max-memory-total]
+    /// Maximum memory of queries and templates of rules, and of the alerts and errors that rules
+    /// keep; templates, alerts and errors use at most half of it [0: a quarter of
+    /// --query.max-memory-total]
     #[arg(long = "rules.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) max_memory_total: usize,
 }

@@ -15,6 +15,8 @@ pub enum Limit {
     ProcessMemory,
     /// Memory of the evaluation of rules.
     RulesMemory,
+    /// The part of it for templates, and for alerts and errors that rules keep.
+    RulesKeptMemory,
     /// Memory of write requests.
     WritesMemory,
     /// Memory of a write request while no other is active.
@@ -99,6 +101,7 @@ impl Limit {
             Self::QueryMemoryTotal => "memory of all queries",
             Self::ProcessMemory => "memory of the process",
             Self::RulesMemory => "memory of rules",
+            Self::RulesKeptMemory => "memory that rules keep",
             Self::WritesMemory => "memory of write requests",
             Self::LoneWriteMemory => "memory of a write request",
             Self::TenantMemory => "memory of a tenant",

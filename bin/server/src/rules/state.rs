@@ -24,6 +24,9 @@ use crate::requests::life::Requests;
 use crate::requests::record::RequestRecord;
 use crate::traces::Tracer;
 
+/// What rules keep may use one part in so many of the memory of rules.
+const KEPT_MEMORY_DIVISOR: usize = 2;
+
 /// The parts of the server that evaluations use.
 #[derive(Debug)]
 pub struct RuleHost {
@@ -49,6 +52,9 @@ pub struct Rules {
     /// Bounds the threads that evaluate rules, with the helpers of groups.
     pub(super) evaluation_threads: Threads,
     pub(super) memory: MemoryBudget,
+    /// The part of `memory` for templates, and for alerts and errors that rules keep. The rest is
+    /// left to queries: many alerts fail alerting rules, and no others.
+    pub(super) kept_memory: MemoryBudget,
     /// The arrival lags of senders. Write requests update them.
     pub(crate) lags: Lags,
     live: RwLock<Live>,
@@ -92,11 +98,14 @@ impl Rules {
     ) -> prometheus::Result<Self> {
         let evaluation_threads = Threads::new(options.concurrency);
         let settings = Arc::new(settings(&options, &evaluation_threads, &Config::default()));
+        let memory = MemoryBudget::new(Limit::RulesMemory, options.memory_max);
+        let kept_memory_max = options.memory_max / KEPT_MEMORY_DIVISOR;
         Ok(Self {
             host,
             metrics: RuleMetrics::new(registrar)?,
             alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
-            memory: MemoryBudget::new(Limit::RulesMemory, options.memory_max),
+            kept_memory: memory.child(Limit::RulesKeptMemory, kept_memory_max),
+            memory,
             evaluation_threads,
             options,
             lags: Lags::default(),
@@ -204,9 +213,14 @@ impl Rules {
         }
     }
 
-    /// Returns the bytes of memory of all queries of rules.
+    /// Returns the bytes of memory of all queries of rules, and of what rules keep.
     pub(super) fn memory_used(&self) -> usize {
         self.memory.used()
+    }
+
+    /// Returns the bytes of memory of templates, and of alerts and errors that rules keep.
+    pub(super) fn kept_memory_used(&self) -> usize {
+        self.kept_memory.used()
     }
 
     /// Returns the total time that rules have paused for writes.

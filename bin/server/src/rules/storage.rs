@@ -59,9 +59,8 @@ impl<'a> RuleStorage<'a> {
     }
 
     fn memory(&self) -> MemoryBudget {
-        self.rules
-            .memory
-            .child(Limit::QueryMemory, self.rules.host.query_memory_max)
+        let memory_max = self.rules.host.query_memory_max;
+        self.rules.memory.child(Limit::QueryMemory, memory_max)
     }
 
     /// Returns the record of a query, with its trace if it is sampled.
@@ -154,7 +153,9 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn evaluation_context(&self, _interval: Duration) -> QueryContext {
-        QueryContext::new(self.timeout, self.memory())
+        let memory_max = self.rules.host.query_memory_max;
+        let memory = self.rules.kept_memory.child(Limit::QueryMemory, memory_max);
+        QueryContext::new(self.timeout, memory)
     }
 
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
