@@ -6,8 +6,8 @@
 //! the total. An exponential histogram takes the lower scale of both, and a lower one if it has
 //! more than [`BUCKETS_MAX`] buckets.
 //!
-//! Each tenant has streams of its own. A stream takes a delta back that the store rejects
-//! (`request_deltas`).
+//! Each tenant has streams of its own. A delta that the store rejects is rolled back
+//! (`request_deltas`), unless its stream has changed since, or another request has repeated it.
 //!
 //! A repeated delta, for example of a request that was not stored, returns the same total again.
 //! Totals are lost at a restart. Then they begin again at the next delta, which is a counter reset.
@@ -15,12 +15,12 @@
 //! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use varve_model::TenantLabels;
 
+use super::bucket_merge::{merge, n_merged};
 use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
 use super::staleness::is_stale;
@@ -51,23 +51,37 @@ struct Streams {
     size: usize,
     /// When idle streams were last removed.
     swept: Option<Instant>,
+    last_request: RequestId,
 }
 
 #[derive(Debug)]
 struct Stream {
-    total: Total,
     start_ns: u64,
-    time_ns: u64,
+    last: LastDelta,
     used: Instant,
 }
 
-/// What a delta did to its stream.
+/// The state of a stream after its last delta.
 #[derive(Debug)]
-pub(super) struct Change {
+struct LastDelta {
+    total: Total,
+    time_ns: u64,
+    /// The last request that sent the delta.
+    request: RequestId,
+}
+
+/// Identifies a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct RequestId(u64);
+
+/// A delta that a request has added to its stream.
+#[derive(Debug)]
+pub(super) struct AppliedDelta {
     key: StreamKey,
-    /// The total before, and its time. `None` if the delta started the stream.
-    before: Option<(Total, u64)>,
-    /// The time of the stream since.
+    /// The state before. `None` if the delta started the stream.
+    before: Option<LastDelta>,
+    // These identify the delta: those of a request are in the order of their times.
+    request: RequestId,
     time_ns: u64,
 }
 
@@ -92,19 +106,27 @@ pub(super) trait DeltaPoint: Sized {
 }
 
 impl DeltaStreams {
-    /// Adds a delta to the total of its stream, and replaces it by the total. Returns the change of
-    /// the stream, or `None` if a repeated delta changes nothing.
+    /// Returns the id of a new request.
+    pub(super) fn start_request(&self) -> RequestId {
+        let last_request = &mut self.streams.lock().last_request;
+        last_request.0 += 1;
+        *last_request
+    }
+
+    /// Adds a delta of a request to the total of its stream, and replaces it by the total. Returns
+    /// what was added, or `None` if a repeated delta changes nothing.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
     pub(super) fn accumulate(
         &self,
+        request: RequestId,
         tenant: &TenantLabels,
         name: &str,
         labels: &LabelMap,
         point: &mut impl DeltaPoint,
         now: Instant,
-    ) -> Result<Option<Change>, String> {
+    ) -> Result<Option<AppliedDelta>, String> {
         let (flags, &mut start_ns, time_ns) = point.flags_and_times();
         if is_stale(flags) {
             return Ok(None);
@@ -113,66 +135,72 @@ impl DeltaStreams {
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
-        let n_streams = totals.len();
         let Some(stream) = totals.get_mut(&key) else {
-            let stream = Stream {
+            let last = LastDelta {
                 total: point.first(),
-                start_ns,
                 time_ns,
+                request,
+            };
+            let stream = Stream {
+                start_ns,
+                last,
                 used: now,
             };
             streams.insert(key, stream)?;
-            return Ok(Some(Change {
-                key,
-                before: None,
-                time_ns,
-            }));
+            return Ok(Some(AppliedDelta::first(key, request, time_ns)));
         };
 
         stream.check_order(start_ns, time_ns)?;
         stream.used = now;
-        let mut change = None;
-        if time_ns > stream.time_ns {
-            let mut total = stream.total.clone();
-            if !point.add_to(&mut total) {
-                total = point.first();
-            }
-            let resized = *size - stream.total.size() + total.size();
+        let mut applied = None;
+        if time_ns > stream.last.time_ns {
+            let total = stream.total_with(point);
+            let resized = *size - stream.last.total.size() + total.size();
             if resized > SIZE_MAX_BYTES.max(*size) {
-                return Err(full(n_streams, *size));
+                return Err(full());
             }
             *size = resized;
-            change = Some(Change {
+            let last = LastDelta {
+                total,
+                time_ns,
+                request,
+            };
+            let before = std::mem::replace(&mut stream.last, last);
+            applied = Some(AppliedDelta {
                 key,
-                before: Some((std::mem::replace(&mut stream.total, total), stream.time_ns)),
+                before: Some(before),
+                request,
                 time_ns,
             });
-            stream.time_ns = time_ns;
+        } else {
+            // The request that sent the delta first must not roll it back: this one may store it.
+            stream.last.request = request;
         }
-        point.set(&stream.total);
+        point.set(&stream.last.total);
         *point.flags_and_times().1 = stream.start_ns;
-        Ok(change)
+        Ok(applied)
     }
 
-    /// Returns a stream to its state before a change, unless a later delta is based on it.
-    pub(super) fn take_back(&self, change: Change) {
+    /// Returns a stream to its state before a delta, unless the stream has changed since, or another
+    /// request has repeated the delta.
+    pub(super) fn roll_back(&self, applied: AppliedDelta) {
         let mut streams = self.streams.lock();
         let Streams { totals, size, .. } = &mut *streams;
-        let Some(stream) = totals.get_mut(&change.key) else {
+        let Some(stream) = totals.get_mut(&applied.key) else {
             return;
         };
-        if stream.time_ns != change.time_ns {
+        let last = &stream.last;
+        if (last.request, last.time_ns) != (applied.request, applied.time_ns) {
             return;
         }
-        *size -= stream.total.size();
-        match change.before {
-            Some((total, time_ns)) => {
-                *size += total.size();
-                stream.total = total;
-                stream.time_ns = time_ns;
+        *size -= last.total.size();
+        match applied.before {
+            Some(before) => {
+                *size += before.total.size();
+                stream.last = before;
             }
             None => {
-                totals.remove(&change.key);
+                totals.remove(&applied.key);
             }
         }
     }
@@ -187,14 +215,24 @@ impl DeltaStreams {
     }
 }
 
-/// Returns the reason why a delta is rejected that needs more memory.
-fn full(n_streams: usize, size: usize) -> String {
+/// Returns the reason why a delta is rejected that needs more memory. It tells a tenant nothing about
+/// the streams of others.
+fn full() -> String {
     format!(
-        "{n_streams} streams with delta temporality have {size} bytes, the limits are {STREAMS_MAX} and {SIZE_MAX_BYTES}"
+        "the streams with delta temporality of all senders would exceed the limit of {STREAMS_MAX} streams or {SIZE_MAX_BYTES} bytes"
     )
 }
 
 impl Stream {
+    /// Returns the total with a delta, or the delta alone if it has another type.
+    fn total_with(&self, point: &impl DeltaPoint) -> Total {
+        let mut total = self.last.total.clone();
+        if !point.add_to(&mut total) {
+            total = point.first();
+        }
+        total
+    }
+
     /// Checks that a delta does not precede the stream.
     fn check_order(&self, start_ns: u64, time_ns: u64) -> Result<(), String> {
         if start_ns < self.start_ns {
@@ -203,10 +241,10 @@ impl Stream {
                 self.start_ns
             ));
         }
-        if time_ns < self.time_ns {
+        if time_ns < self.last.time_ns {
             return Err(format!(
                 "out of order delta at {time_ns} ns, the stream is at {} ns",
-                self.time_ns
+                self.last.time_ns
             ));
         }
         Ok(())
@@ -216,10 +254,9 @@ impl Stream {
 impl Streams {
     /// Adds a stream that begins.
     fn insert(&mut self, key: StreamKey, stream: Stream) -> Result<(), String> {
-        let n_streams = self.totals.len();
-        let grown = self.size + stream.total.size();
-        if n_streams >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
-            return Err(full(n_streams, self.size));
+        let grown = self.size + stream.last.total.size();
+        if self.totals.len() >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
+            return Err(full());
         }
         self.size = grown;
         self.totals.insert(key, stream);
@@ -236,15 +273,28 @@ impl Streams {
         self.swept = Some(now);
         self.totals
             .retain(|_, stream| now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX);
-        self.size = self.totals.values().map(|stream| stream.total.size()).sum();
+        self.size = self
+            .totals
+            .values()
+            .map(|stream| stream.last.total.size())
+            .sum();
     }
 }
 
-impl Change {
-    /// Returns the size in memory besides the change itself.
+impl AppliedDelta {
+    fn first(key: StreamKey, request: RequestId, time_ns: u64) -> Self {
+        Self {
+            key,
+            before: None,
+            request,
+            time_ns,
+        }
+    }
+
+    /// Returns the size in memory besides the value itself.
     pub(super) fn size(&self) -> usize {
         match &self.before {
-            Some((total, _)) => total.numbers_size(),
+            Some(before) => before.total.numbers_size(),
             None => 0,
         }
     }
@@ -399,82 +449,6 @@ impl DeltaPoint for ExponentialPoint {
     }
 }
 
-impl ExponentialPoint {
-    fn positive_at(&self, scale: i64) -> Side<'_> {
-        Side::new(&self.positive, self.scale, scale)
-    }
-
-    fn negative_at(&self, scale: i64) -> Side<'_> {
-        Side::new(&self.negative, self.scale, scale)
-    }
-}
-
-/// The buckets of one sign, seen at a lower scale: `1 << shift` buckets are one.
-#[derive(Clone, Copy)]
-struct Side<'a> {
-    /// `None` without buckets.
-    buckets: Option<&'a Buckets>,
-    shift: u32,
-}
-
-impl<'a> Side<'a> {
-    fn new(buckets: &'a Option<Buckets>, own_scale: i32, scale: i64) -> Self {
-        let shift = u32::try_from(i64::from(own_scale) - scale).unwrap_or(0);
-        Self {
-            buckets: buckets
-                .as_ref()
-                .filter(|buckets| !buckets.counts.is_empty()),
-            shift: shift.min(i64::BITS - 1),
-        }
-    }
-
-    /// Returns the indexes of the first bucket and of the one after the last.
-    fn range(self) -> Option<Range<i64>> {
-        let buckets = self.buckets?;
-        let first = i64::from(buckets.offset);
-        let last = first + buckets.counts.len() as i64 - 1;
-        Some(first >> self.shift..(last >> self.shift) + 1)
-    }
-}
-
-/// Returns the range of the buckets that [`merge`] returns.
-fn merged_range(total: Side<'_>, delta: Side<'_>) -> Option<Range<i64>> {
-    match (total.range(), delta.range()) {
-        (Some(total), Some(delta)) => Some(total.start.min(delta.start)..total.end.max(delta.end)),
-        (total, delta) => total.or(delta),
-    }
-}
-
-/// Returns the number of buckets that [`merge`] returns.
-fn n_merged(total: Side<'_>, delta: Side<'_>) -> i64 {
-    match merged_range(total, delta) {
-        Some(range) => range.end - range.start,
-        None => 0,
-    }
-}
-
-/// Adds the buckets of a delta to the buckets of a total, after a reduction of the scale of each.
-fn merge(total: Side<'_>, delta: Side<'_>) -> Option<Buckets> {
-    let range = merged_range(total, delta)?;
-    let len =
-        usize::try_from(range.end - range.start).expect("the caller limits the number of buckets");
-    let mut counts = vec![0_u64; len];
-    for side in [total, delta] {
-        let Some(buckets) = side.buckets else {
-            continue;
-        };
-        for (position, count) in (i64::from(buckets.offset)..).zip(&buckets.counts) {
-            let idx = usize::try_from((position >> side.shift) - range.start)
-                .expect("the first bucket is at the start");
-            counts[idx] = counts[idx].wrapping_add(*count);
-        }
-    }
-    Some(Buckets {
-        offset: i32::try_from(range.start).expect("an offset of an i32, or less after a shift"),
-        counts,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,7 +464,14 @@ mod tests {
         let mut labels = LabelMap::default();
         labels.set("number", &number.to_string());
         streams
-            .accumulate(&TenantLabels::default(), "m", &labels, point, now)
+            .accumulate(
+                streams.start_request(),
+                &TenantLabels::default(),
+                "m",
+                &labels,
+                point,
+                now,
+            )
             .map(drop)
     }
 
@@ -540,7 +521,14 @@ mod tests {
             let tenant = TenantLabels::new(&[("team".to_owned(), team.to_owned())]);
             let mut point = number(1, time_ns, value);
             streams
-                .accumulate(&tenant, "m", &labels, &mut point, Instant::now())
+                .accumulate(
+                    streams.start_request(),
+                    &tenant,
+                    "m",
+                    &labels,
+                    &mut point,
+                    Instant::now(),
+                )
                 .map(|_| point.value)
         };
         assert_eq!(total_of("a", "", 10, 5), Ok(Some(Number::Int(5))));
@@ -555,12 +543,13 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_is_taken_back_unless_a_later_one_is_based_on_it() {
+    fn a_delta_is_rolled_back_unless_a_later_one_is_based_on_it() {
         let streams = DeltaStreams::default();
         let change_of = |time_ns, value| {
             let mut point = number(1, time_ns, value);
             let change = streams
                 .accumulate(
+                    streams.start_request(),
                     &TenantLabels::default(),
                     "m",
                     &LabelMap::default(),
@@ -575,32 +564,57 @@ mod tests {
         let size = streams.streams.lock().size;
         let (second, _) = change_of(20, 7);
         let (third, _) = change_of(30, 1);
-        streams.take_back(second.unwrap());
+        streams.roll_back(second.unwrap());
         assert_eq!(change_of(40, 0).1, total(13), "the third contains it");
-        streams.take_back(third.unwrap());
+        streams.roll_back(third.unwrap());
         assert_eq!(change_of(50, 0).1, total(13));
         let (last, _) = change_of(60, 100);
-        streams.take_back(last.unwrap());
+        streams.roll_back(last.unwrap());
         let (repeated, value) = change_of(50, 0);
         assert!(repeated.is_none());
         assert_eq!(value, total(13));
         assert_eq!(streams.streams.lock().size, size);
 
-        streams.take_back(first.unwrap());
+        streams.roll_back(first.unwrap());
         assert_eq!(streams.n_streams(), 1);
-        let other = DeltaStreams::default();
-        let mut point = number(1, 10, 5);
-        let started = other
-            .accumulate(
-                &TenantLabels::default(),
-                "m",
-                &LabelMap::default(),
-                &mut point,
-                Instant::now(),
-            )
-            .unwrap();
-        other.take_back(started.unwrap());
-        assert_eq!((other.n_streams(), other.streams.lock().size), (0, 0));
+    }
+
+    /// A delta was identified by its time: one of an earlier stream, or of another request, was
+    /// rolled back in its place.
+    #[test]
+    fn only_the_delta_of_the_request_itself_is_rolled_back() {
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
+        let apply = |request, now| {
+            streams
+                .accumulate(
+                    request,
+                    &TenantLabels::default(),
+                    "m",
+                    &LabelMap::default(),
+                    &mut number(1, 10, 5),
+                    now,
+                )
+                .unwrap()
+        };
+        let first = streams.start_request();
+        let started = apply(first, now);
+        assert!(apply(first, now).is_none());
+        streams.roll_back(started.unwrap());
+        assert_eq!((streams.n_streams(), streams.streams.lock().size), (0, 0));
+
+        let started = apply(first, now);
+        let second = streams.start_request();
+        assert!(apply(second, now).is_none());
+        streams.roll_back(started.unwrap());
+        assert_eq!(streams.n_streams(), 1, "the second may be stored");
+
+        let later = now + 2 * IDLE_TIME_MAX;
+        let after_idle_time = apply(streams.start_request(), later);
+        let started_again = apply(streams.start_request(), later + 2 * IDLE_TIME_MAX);
+        assert!(started_again.is_some());
+        streams.roll_back(after_idle_time.unwrap());
+        assert_eq!(streams.streams.lock().totals.len(), 1);
     }
 
     #[test]
@@ -611,7 +625,10 @@ mod tests {
             add(&streams, key, &mut number(1, 2, 1), now).unwrap();
         }
         let more = add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now).unwrap_err();
-        assert!(more.contains("100000 streams"), "{more}");
+        assert_eq!(
+            more,
+            "the streams with delta temporality of all senders would exceed the limit of 100000 streams or 134217728 bytes"
+        );
         add(&streams, 0, &mut number(2, 3, 1), now + IDLE_TIME_MAX).unwrap();
         add(
             &streams,

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bucket_merge;
 mod data;
 mod delta;
 mod error;

@@ -107,7 +107,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
                     Err(Failure::Request(error)) => Err(error),
                     Err(Failure::Counted) => Ok(()),
                     Err(Failure::Point(reason)) => {
-                        self.deltas.take_back_point();
+                        self.deltas.roll_back_point();
                         self.to.reject_point(self.metric.sent_name, &reason);
                         Ok(())
                     }

@@ -1,4 +1,4 @@
-//! The deltas of one request, which their streams take back if the store rejects them.
+//! The deltas of one request, which are rolled back if the store rejects them.
 //!
 //! A delta moves its stream while the request is translated, since a later delta of the request
 //! needs the total. What the store then rejects must not stay in a total that it stores later, nor
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use varve_model::TenantLabels;
 
-use super::delta::{Change, DeltaPoint, DeltaStreams};
+use super::delta::{AppliedDelta, DeltaPoint, DeltaStreams, RequestId};
 use super::labels::LabelMap;
 use super::sink::Position;
 
@@ -17,10 +17,11 @@ use super::sink::Position;
 #[derive(Debug)]
 pub struct RequestDeltas<'a> {
     streams: &'a DeltaStreams,
+    id: RequestId,
     tenant: &'a TenantLabels,
     /// The delta of the data point that is being translated.
-    current: Option<Change>,
-    changes: Vec<(Change, Range<Position>)>,
+    current: Option<AppliedDelta>,
+    applied: Vec<(AppliedDelta, Range<Position>)>,
 }
 
 impl<'a> RequestDeltas<'a> {
@@ -29,9 +30,10 @@ impl<'a> RequestDeltas<'a> {
     pub fn new(streams: &'a DeltaStreams, tenant: &'a TenantLabels) -> Self {
         Self {
             streams,
+            id: streams.start_request(),
             tenant,
             current: None,
-            changes: Vec::new(),
+            applied: Vec::new(),
         }
     }
 
@@ -49,41 +51,41 @@ impl<'a> RequestDeltas<'a> {
     ) -> Result<usize, String> {
         self.current = self
             .streams
-            .accumulate(self.tenant, name, labels, point, now)?;
+            .accumulate(self.id, self.tenant, name, labels, point, now)?;
         Ok(match &self.current {
             // The list grows by doubling.
-            Some(change) => change.size() + 2 * size_of::<(Change, Range<Position>)>(),
+            Some(applied) => applied.size() + 2 * size_of::<(AppliedDelta, Range<Position>)>(),
             None => 0,
         })
     }
 
     /// Notes the samples that the current data point became.
     pub(super) fn end_point(&mut self, samples: Range<Position>) {
-        if let Some(change) = self.current.take() {
-            self.changes.push((change, samples));
+        if let Some(applied) = self.current.take() {
+            self.applied.push((applied, samples));
         }
     }
 
-    /// Takes the delta of the current data point back, which cannot be translated.
-    pub(super) fn take_back_point(&mut self) {
-        if let Some(change) = self.current.take() {
-            self.streams.take_back(change);
+    /// Rolls the delta of the current data point back, which cannot be translated.
+    pub(super) fn roll_back_point(&mut self) {
+        if let Some(applied) = self.current.take() {
+            self.streams.roll_back(applied);
         }
     }
 
-    /// Takes all deltas back, after a request that stored nothing.
-    pub fn take_back_all(self) {
-        self.take_back(|_| true);
+    /// Rolls all deltas back, after a request that stored nothing.
+    pub fn roll_back_all(self) {
+        self.roll_back(|_| true);
     }
 
-    /// Takes the deltas back whose samples were rejected. A delta stays in its stream if the
-    /// samples of a later one, whose total contains it, were not.
-    pub fn take_back(mut self, is_rejected: impl Fn(&Range<Position>) -> bool) {
-        self.take_back_point();
+    /// Rolls the deltas back whose samples are not stored. A delta stays in its stream if the
+    /// samples of a later one, whose total contains it, are.
+    pub fn roll_back(mut self, is_rejected: impl Fn(&Range<Position>) -> bool) {
+        self.roll_back_point();
         // The last one first: it is based on the others.
-        for (change, samples) in self.changes.into_iter().rev() {
+        for (applied, samples) in self.applied.into_iter().rev() {
             if is_rejected(&samples) {
-                self.streams.take_back(change);
+                self.streams.roll_back(applied);
             }
         }
     }

@@ -161,7 +161,7 @@ impl Receiver {
                 bounds: self.db.bounds().ok(),
             };
             if let Err(error) = varve_otlp::translate(&message, &settings, &mut deltas, &mut sink) {
-                deltas.take_back_all();
+                deltas.roll_back_all();
                 return Err(error);
             }
 
@@ -170,24 +170,24 @@ impl Receiver {
                 message: &buffers.message,
                 batch: &buffers.batch,
             };
-            let write = match Write::of_sender(self, permit, decoded, &mut buffers.request) {
+            let write = Write::of_sender(self, permit, decoded, &mut buffers.request)
+                .and_then(Write::noting_rejected);
+            let write = match write {
                 Ok(write) => write,
                 Err(error) => {
-                    deltas.take_back_all();
+                    deltas.roll_back_all();
                     return Err(error);
                 }
             };
-            // After an error, some samples may be stored: all deltas stay in their totals, and a
-            // retry gets the same ones.
-            let (written, rejected) = write.store_noting_rejected()?;
-            deltas.take_back(|samples| rejected.contains_all(samples, buffers.batch.n_samples()));
-            Ok(written)
+            let (outcome, rejected) = write.store_noting_rejected();
+            deltas.roll_back(|samples| rejected.contains_all(samples, buffers.batch.n_samples()));
+            outcome
         })
     }
 }
 
 impl RejectedSamples {
-    /// Returns `true` if all samples of a data point were rejected. `n_floats` is that of the
+    /// Returns `true` if no sample of a data point is stored. `n_floats` is that of the
     /// request.
     fn contains_all(&self, samples: &Range<Position>, n_floats: usize) -> bool {
         let floats = samples.start.n_floats..samples.end.n_floats;

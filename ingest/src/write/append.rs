@@ -24,6 +24,7 @@ impl Write<'_> {
                 return Ok(n_stored);
             }
             let n_samples = self.out.batch.len();
+            self.has_appended = true;
             self.receiver
                 .db
                 .append_with(&mut self.out.batch, || self.permit.end_priority())?;

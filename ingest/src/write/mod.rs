@@ -49,23 +49,32 @@ impl Write<'_> {
         Ok(self.finish())
     }
 
-    /// Stores a request of a sender as [`Write::store`] does, and returns the samples that were
-    /// rejected as well.
+    /// Reserves the memory for [`Write::store_noting_rejected`].
     ///
     /// # Errors
-    /// As [`Write::store`].
-    pub(crate) fn store_noting_rejected(
-        mut self,
-    ) -> Result<(Written, RejectedSamples), WriteError> {
+    /// If there is too little.
+    pub(crate) fn noting_rejected(mut self) -> Result<Self, WriteError> {
         let n_samples = self.request.batch.n_all_samples();
         self.permit
             .memory
             .grow(n_samples * RejectedSamples::INDEX_SIZE)?;
         self.rejected_samples = Some(RejectedSamples::default());
-        self.store_sent()?;
+        Ok(self)
+    }
+
+    /// Stores a request of a sender as [`Write::store`] does. Returns the samples that are not
+    /// stored as well: those that were rejected, and after an error those that the store was not
+    /// given.
+    pub(crate) fn store_noting_rejected(
+        mut self,
+    ) -> (Result<Written, WriteError>, RejectedSamples) {
+        let outcome = self.store_sent();
+        if outcome.is_err() {
+            self.note_unstored();
+        }
         let mut rejected = self.rejected_samples.take().unwrap_or_default();
         rejected.sort();
-        Ok((self.finish(), rejected))
+        (outcome.map(|()| self.finish()), rejected)
     }
 
     fn store_sent(&mut self) -> Result<(), WriteError> {

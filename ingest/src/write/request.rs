@@ -55,6 +55,8 @@ pub(crate) struct Write<'a> {
     pub(super) rule_rejections: Vec<Rejection>,
     /// The samples of a sender that were rejected. `None` if nobody needs them.
     pub(super) rejected_samples: Option<RejectedSamples>,
+    /// Whether the store was given samples: some of them may be stored, even if it failed.
+    pub(super) has_appended: bool,
     pub(super) stored: SampleCounts,
     pub(super) dropped: SampleCounts,
     pub(super) deduplicated: SampleCounts,
@@ -92,14 +94,15 @@ pub(super) struct Settings<'a> {
     pub(super) scope: Scope,
 }
 
-/// The indexes of the samples of a request that were rejected: of the floats first, then of the
+/// The indexes of the samples of a request that are not stored: of the floats first, then of the
 /// histograms.
 #[derive(Debug, Default)]
 pub(crate) struct RejectedSamples(Vec<usize>);
 
 impl RejectedSamples {
-    /// Bytes of memory of an index, in a list that grows by doubling.
-    pub(super) const INDEX_SIZE: usize = 2 * size_of::<usize>();
+    /// Bytes of memory for a sample, whose index may be added twice to a list that grows by
+    /// doubling.
+    pub(super) const INDEX_SIZE: usize = 4 * size_of::<usize>();
 
     pub(super) fn add(&mut self, index: usize) {
         self.0.push(index);
@@ -110,7 +113,7 @@ impl RejectedSamples {
         self.0.sort_unstable();
     }
 
-    /// Returns `true` if a sample was rejected.
+    /// Returns `true` if a sample is not stored.
     pub(crate) fn contains(&self, index: usize) -> bool {
         self.0.binary_search(&index).is_ok()
     }
@@ -250,6 +253,7 @@ impl<'a> Write<'a> {
             ignored: Rejections::default(),
             rule_rejections: Vec::new(),
             rejected_samples: None,
+            has_appended: false,
             stored: SampleCounts::default(),
             dropped: SampleCounts::default(),
             deduplicated: SampleCounts::default(),
@@ -271,6 +275,25 @@ impl Write<'_> {
         }
         for histogram_idx in 0..batch.histograms_of(series_idx).len() {
             rejected.add(batch.histogram_index(series_idx, histogram_idx) as usize);
+        }
+    }
+}
+
+impl Write<'_> {
+    /// Notes the samples that are not stored after an error: those of series that were not found or
+    /// created, and of those that are deferred.
+    pub(super) fn note_unstored(&mut self) {
+        for series_idx in 0..self.routes.len() {
+            if !self.has_appended || self.routes[series_idx].is_none() {
+                self.note_rejected_series(series_idx as u32);
+            }
+        }
+        let deferred = std::mem::take(&mut self.deferred.series);
+        for series in &deferred {
+            let has_route = self.routes[series.series_idx as usize].is_some();
+            if self.has_appended && has_route {
+                self.note_rejected_series(series.series_idx);
+            }
         }
     }
 }

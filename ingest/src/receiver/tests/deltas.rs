@@ -9,7 +9,11 @@ use crate::sources::otlp::OtlpEncoding;
 const FUTURE: i64 = 4_000_000_000_000;
 
 fn fixture() -> Fixture {
-    let fixture = Fixture::new(Limits::for_tests());
+    fixture_with(Limits::for_tests())
+}
+
+fn fixture_with(limits: Limits) -> Fixture {
+    let fixture = Fixture::new(limits);
     fixture.receiver.set_otlp(OtlpSettings {
         delta_to_cumulative: true,
         ..OtlpSettings::default()
@@ -95,7 +99,7 @@ fn a_delta_from_the_future_does_not_stop_its_stream() {
 
 /// A total contained deltas that the store had rejected.
 #[test]
-fn a_delta_that_the_store_rejects_is_taken_back() {
+fn a_delta_that_the_store_rejects_is_rolled_back() {
     let fixture = fixture();
     send(&fixture, "", &[(T, 5)]);
     // Another sender writes the series, whose samples are then out of order.
@@ -114,19 +118,58 @@ fn a_delta_that_the_store_rejects_is_taken_back() {
 }
 
 #[test]
-fn a_delta_whose_series_is_rejected_is_taken_back() {
+fn a_delta_whose_series_is_rejected_is_rolled_back() {
     let fixture = fixture();
     let too_many = Limits {
         labels_per_series_max: 0,
         ..Limits::for_tests()
     };
-    let narrow = Fixture::new(too_many);
-    narrow.receiver.set_otlp(OtlpSettings {
-        delta_to_cumulative: true,
-        ..OtlpSettings::default()
-    });
+    let narrow = fixture_with(too_many);
     for (fixture, n_streams) in [(&fixture, 1), (&narrow, 0)] {
         send(fixture, "", &[(T, 5), (T + 1, 5)]);
         assert_eq!(fixture.receiver.stats().delta_streams, n_streams);
     }
+}
+
+/// Only requests that failed before the first step of the write rolled their deltas back.
+#[test]
+fn a_request_that_fails_rolls_back_the_deltas_that_are_not_stored() {
+    let fixture = fixture_with(Limits {
+        queue_timeout: std::time::Duration::ZERO,
+        ..Limits::for_tests()
+    });
+    let send_metrics = |metrics: &[(&str, i64)], time_ms: i64| {
+        let metrics: Vec<_> = metrics
+            .iter()
+            .map(|(name, value)| {
+                format!(
+                    r#"{{"name":"{name}","sum":{{"aggregationTemporality":1,"isMonotonic":true,"dataPoints":[
+                        {{"startTimeUnixNano":1,"timeUnixNano":{time_ms}000000,"asInt":{value}}}]}}}}"#
+                )
+            })
+            .collect();
+        let body = format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{}]}}]}}]}}"#,
+            metrics.join(",")
+        );
+        fixture.receiver.write_otlp(
+            &Origin::default(),
+            OtlpEncoding::Json,
+            Compression::Identity,
+            body.as_bytes(),
+        )
+    };
+    let n_streams = || fixture.receiver.stats().delta_streams;
+    let permit = fixture.receiver.admission.hold_creation();
+    send_metrics(&[("hits", 5)], T).unwrap_err();
+    assert_eq!(n_streams(), 0);
+    drop(permit);
+
+    send_metrics(&[("hits", 5)], T).unwrap();
+    let _permit = fixture.receiver.admission.hold_creation();
+    send_metrics(&[("hits", 1), ("misses", 1)], T + 1).unwrap_err();
+    assert_eq!(n_streams(), 1, "the samples of the other are stored");
+    send_metrics(&[("hits", 1)], T + 2).unwrap();
+    let expect = [(T, 5.0), (T + 1, 6.0), (T + 2, 7.0)];
+    assert_eq!(totals(&fixture, ""), expect);
 }
