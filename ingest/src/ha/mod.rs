@@ -29,6 +29,7 @@ mod file;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -60,6 +61,8 @@ pub struct HaSettings {
 pub struct Elections {
     started: Instant,
     state: Mutex<State>,
+    /// Series of senders whose names are too long.
+    n_oversized: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,7 @@ impl Elections {
             Self {
                 started: Instant::now(),
                 state: Mutex::new(State { election, file }),
+                n_oversized: AtomicU64::new(0),
             },
             found,
         )
@@ -91,6 +95,14 @@ impl Elections {
     #[must_use]
     pub fn n_write_failures(&self) -> u64 {
         self.state.lock().file.n_write_failures()
+    }
+
+    /// Returns how many series were stored without deduplication because the name of their cluster,
+    /// with the labels of its tenant, or of their replica is too long. A series is counted when it is
+    /// first seen.
+    #[must_use]
+    pub fn n_oversized(&self) -> u64 {
+        self.n_oversized.load(Ordering::Relaxed)
     }
 
     /// Repeats a failed write. Waits for the disk.
@@ -186,6 +198,16 @@ impl Ha {
             cluster: valid_name(cluster?)?,
             replica: valid_name(replica?)?,
         })
+    }
+
+    /// Returns `true` if a series is of a server whose name, or that of its cluster, is too long.
+    fn has_oversized_name(&self, labels: &Labels, tenant: &TenantLabels) -> bool {
+        let cluster = labels.get(&self.settings.cluster_label).unwrap_or("");
+        let replica = labels.get(&self.settings.replica_label).unwrap_or("");
+        if cluster.is_empty() || replica.is_empty() {
+            return false;
+        }
+        replica.len() > NAME_SIZE_MAX || ClusterName::new(cluster, tenant).is_none()
     }
 
     /// Decides about a server of a tenant. Returns `None` if the name of its cluster is too long.
@@ -303,6 +325,9 @@ impl<'a> HaContext<'a> {
             (None, _) => None,
         };
         let Some((decision, is_cacheable)) = decided else {
+            if ha.has_oversized_name(&labels, &self.tenant) {
+                ha.elections.n_oversized.fetch_add(1, Ordering::Relaxed);
+            }
             // Only series of the sending server are cached under its salt.
             return Deduplication::Store {
                 labels,

@@ -343,3 +343,17 @@ fn neither_a_router_nor_a_name_mixes_the_pairs_of_tenants() {
         ]
     );
 }
+
+/// Without a count, nothing showed why both replicas were stored.
+#[test]
+fn series_with_names_that_are_too_long_are_stored_and_counted() {
+    let pairs = Pairs::new();
+    let long = "x".repeat(257);
+    for replica in ["a", "b"] {
+        assert_eq!(pairs.write(&[of(&long, replica, 0)]), (1, 0));
+        assert_eq!(pairs.write(&[of(&long, replica, 10)]), (1, 0));
+    }
+    assert_eq!(pairs.write(&[of("c", &long, 0)]), (1, 0));
+    assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
+    assert_eq!(pairs.elections.n_oversized(), 3);
+}

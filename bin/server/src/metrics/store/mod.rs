@@ -61,10 +61,16 @@ fn usage(store: &Store) -> Vec<MetricFamily> {
 /// Returns the metrics of HA pairs. Metrics of clusters are included only if there are any.
 fn ha(store: &Store) -> Vec<MetricFamily> {
     let clusters = store.elections.clusters();
-    let mut all = counts([(
-        "varve_ha_state_write_failures_total",
-        store.elections.n_write_failures(),
-    )]);
+    let mut all = counts([
+        (
+            "varve_ha_oversized_series_total",
+            store.elections.n_oversized(),
+        ),
+        (
+            "varve_ha_state_write_failures_total",
+            store.elections.n_write_failures(),
+        ),
+    ]);
     if clusters.is_empty() {
         return all;
     }
