@@ -131,8 +131,8 @@ impl Receiver {
     }
 
     /// Disables the relabel rules with `disable_on_use` that have dropped series that `matchers` may
-    /// select, and that the request may read. Returns the rules for which this is the first use; those in a dry run record it
-    /// only. Waits for the disk if there are any.
+    /// select, and that the request may read. Returns the rules for which this is the first use;
+    /// those in a dry run record it only. Waits for the disk if there are any.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
@@ -210,6 +210,13 @@ impl Receiver {
     #[must_use]
     pub fn n_footprints(&self) -> usize {
         self.relabeling().relabeling.n_footprints()
+    }
+
+    /// Returns how many footprints were not remembered because of the limits, since the relabel
+    /// rules were loaded.
+    #[must_use]
+    pub fn n_refused_footprints(&self) -> u64 {
+        self.relabeling().relabeling.n_refused_footprints()
     }
 
     /// Returns the counts of each relabel rule since it was loaded.

@@ -1,20 +1,21 @@
 //! Footprints of the label sets that rules with `disable_on_use` have dropped.
 //!
-//! Dropped series are in no index, so this module remembers their footprints: the metric name, the
-//! labels that the rule compares, and those that matchers of tenants name. A selector uses dropped
-//! series if it may select a series with such a footprint and any other labels. The selector of a
-//! tenant does so only if the footprint has all labels of its matchers and passes them.
+//! Dropped series are in no index, so this module remembers their footprints: the metric name, and
+//! the values of some labels. A selector uses dropped series if it may select a series with such a
+//! footprint and any other labels. The selector of a tenant does so only if the footprint has all
+//! labels of its matchers and passes them.
 //!
 //! Invariants
 //! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule, and [`FOOTPRINTS_TOTAL_MAX`] of
-//!    [`SIZE_MAX`] bytes in total. Further dropped series are not remembered, and a query for them
-//!    does not disable the rule.
+//!    [`SIZE_MAX`] bytes in total. Further dropped series are counted and not remembered, and a
+//!    query for them does not disable the rule.
 //!
 //! Threads: one lock, taken briefly when a label set is first seen, and by queries if such rules
 //! exist. Queries match a shared state without it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use varve_context::QueryContext;
@@ -36,6 +37,7 @@ const SIZE_MAX: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Footprints {
     state: Mutex<Arc<State>>,
+    n_refused: AtomicU64,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -49,8 +51,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Footprint {
     rule: u16,
-    /// The labels that the rule compares or matchers of tenants name, except the metric name. A
-    /// value may be empty.
+    /// The labels, except the metric name. A value may be empty.
     labels: Box<[(Box<str>, Box<str>)]>,
 }
 
@@ -77,18 +78,21 @@ impl Footprints {
                 .map(|(name, value)| name.len() + value.len())
                 .sum::<usize>();
         let mut state = self.state.lock();
+        let is_known = state
+            .by_metric
+            .get(metric)
+            .is_some_and(|footprints| footprints.contains(&footprint));
+        if is_known {
+            return;
+        }
         let is_full = state
             .n_by_rule
             .get(&rule)
             .is_some_and(|n_of_rule| *n_of_rule >= FOOTPRINTS_MAX)
             || state.n_total >= FOOTPRINTS_TOTAL_MAX
             || state.size + size > SIZE_MAX;
-        if is_full
-            || state
-                .by_metric
-                .get(metric)
-                .is_some_and(|footprints| footprints.contains(&footprint))
-        {
+        if is_full {
+            self.n_refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
         // Clones the state if a query still reads it.
@@ -136,6 +140,11 @@ impl Footprints {
     /// Returns the number of footprints.
     pub(super) fn len(&self) -> usize {
         self.state.lock().n_total
+    }
+
+    /// Returns how many footprints were not remembered because of the limits.
+    pub(super) fn n_refused(&self) -> u64 {
+        self.n_refused.load(Ordering::Relaxed)
     }
 }
 
@@ -320,6 +329,7 @@ mod tests {
         (0..=FOOTPRINTS_MAX)
             .for_each(|i| note(&footprints, 0, &["__name__"], &[("__name__", &metric(i))]));
         assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_MAX);
+        assert_eq!(footprints.n_refused(), 1);
         note(&footprints, 1, &["__name__"], &[("__name__", "m0")]);
         assert_eq!(
             matching(&footprints, &[Matcher::equal("__name__", "m0")]),

@@ -303,3 +303,46 @@ fn labels_of_new_tenants_are_remembered_from_the_next_sample_on() {
     fixture.write(&[up("a", &[(T + 1, 1.0)])]).unwrap();
     assert_eq!(uses(), 1);
 }
+
+/// Each value of a label that the matchers of a tenant name took one footprint of the rule, until
+/// none was left for other metrics.
+#[test]
+fn the_labels_of_tenants_do_not_use_up_the_footprints_of_a_rule() {
+    let fixture = Fixture::new(Limits::for_tests());
+    fixture.receiver.set_tenant_label_names(&["pod".to_owned()]);
+    let rule = RelabelConfig {
+        disable_on_use: true,
+        ..drop_where("__name__", "m_.*")
+    };
+    set(&fixture, vec![rule]);
+    let n_pods = 5_000;
+    let mut dropped = Vec::new();
+    for pod in 0..n_pods {
+        let pod = pod.to_string();
+        dropped.push(series(&[("__name__", "m_a"), ("pod", &pod)], &[(T, 1.0)]));
+    }
+    dropped.push(series(&[("__name__", "m_b"), ("pod", "0")], &[(T, 1.0)]));
+    assert_eq!(fixture.write(&dropped).unwrap().dropped.total, n_pods + 1);
+    // 2 for requests without tenant, 4,096 for those of tenants.
+    assert_eq!(fixture.receiver.n_footprints(), 2 + 4_096);
+    assert_eq!(fixture.receiver.n_refused_footprints(), n_pods + 1 - 4_096);
+    let used_by_tenant = |pod: &str| {
+        let restriction = [Matcher::equal("pod", pod)];
+        let ctx = ReadContext::restricted(QueryContext::unbounded(), restriction.into());
+        let by = || DisabledByUse {
+            at_ms: T,
+            selector: "m_a".to_owned(),
+            who: "test".to_owned(),
+        };
+        let used = fixture
+            .receiver
+            .note_use(&ctx, &[Matcher::equal("__name__", "m_a")], by)
+            .unwrap();
+        used.len()
+    };
+    assert_eq!(used_by_tenant("another"), 0);
+    assert_eq!(
+        select(&fixture, &[Matcher::equal("__name__", "m_b")]),
+        ["#0"]
+    );
+}

@@ -18,10 +18,13 @@ use super::rule::{DisabledByUse, Effect, RelabelRule, RelabelRuleStats};
 pub struct Relabeling {
     pub(super) rules: Vec<RelabelRule>,
     /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in
-    /// a dry run.
+    /// a dry run, with the labels that the rule compares. For requests without tenant.
     dropped: Footprints,
-    /// Footprints of the series that the other rules have dropped. Separate, so that they do not
-    /// use up the limit of `dropped`.
+    /// Footprints of the same series that also have the labels that matchers of tenants name. For
+    /// requests of tenants. There may be one for each value of such a label: separate, so that they
+    /// do not use up the limit of `dropped`.
+    dropped_of_tenants: Footprints,
+    /// Footprints of the series that the other rules have dropped. Separate for the same reason.
     dropped_by_others: Footprints,
 }
 
@@ -114,7 +117,22 @@ impl Relabeling {
 
     /// Returns the number of footprints of dropped series.
     pub(crate) fn n_footprints(&self) -> usize {
-        self.dropped.len() + self.dropped_by_others.len()
+        let sets = [
+            &self.dropped,
+            &self.dropped_of_tenants,
+            &self.dropped_by_others,
+        ];
+        sets.map(Footprints::len).iter().sum()
+    }
+
+    /// Returns how many footprints were not remembered because of the limits.
+    pub(crate) fn n_refused_footprints(&self) -> u64 {
+        let sets = [
+            &self.dropped,
+            &self.dropped_of_tenants,
+            &self.dropped_by_others,
+        ];
+        sets.map(Footprints::n_refused).iter().sum()
     }
 
     /// Returns the relabeled label set, which may be empty, or `None` if a rule drops it.
@@ -202,8 +220,13 @@ impl Relabeling {
         if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
             return Ok(Vec::new());
         }
+        let footprints = if ctx.restriction().is_empty() {
+            &self.dropped
+        } else {
+            &self.dropped_of_tenants
+        };
         let mut used = Vec::new();
-        for idx in self.dropped.matching(ctx, matchers)? {
+        for idx in footprints.matching(ctx, matchers)? {
             let rule = &self.rules[usize::from(idx)];
             if rule.awaits_use(is_named) && rule.used.set(by()) {
                 used.push(UsedRelabelRule {
@@ -216,7 +239,8 @@ impl Relabeling {
     }
 
     /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name
-    /// their metrics: enforced rules, and those that a query has disabled.
+    /// their metrics: enforced rules, and those that a query has disabled. For requests without
+    /// tenant.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -254,8 +278,8 @@ impl Relabeling {
     }
 
     /// Like [`Relabeling::relabel`]. Stores in `matched` the indexes of the rules that changed or
-    /// dropped the label set, or would have. The footprint of a dropped one has the labels
-    /// `tenant_label_names` as well.
+    /// dropped the label set, or would have. The footprint of a dropped one for tenants has the
+    /// labels `tenant_label_names` as well.
     fn apply(
         &self,
         labels: Labels,
@@ -273,13 +297,10 @@ impl Relabeling {
                 Effect::Drops => {
                     matched.push(idx);
                     let is_enforced = rule.state() == RelabelRuleState::Enforce;
-                    let of_tenants = tenant_label_names
-                        .iter()
-                        .map(String::as_str)
-                        .filter(|name| !rule.compared_labels().any(|compared| compared == *name));
-                    let names = rule.compared_labels().chain(of_tenants);
+                    let names = rule.compared_labels();
                     if rule.config.disable_on_use {
                         self.dropped.note(idx, names, &builder);
+                        self.note_for_tenants(idx, tenant_label_names, &builder);
                     } else if is_enforced {
                         self.dropped_by_others.note(idx, names, &builder);
                     }
@@ -294,6 +315,20 @@ impl Relabeling {
             return Ok(Some(labels));
         }
         builder.labels().map(Some)
+    }
+
+    /// Remembers a label set that a rule drops for requests of tenants, if there are tenants.
+    fn note_for_tenants(&self, idx: u16, tenant_label_names: &[String], labels: &Builder<'_>) {
+        if tenant_label_names.is_empty() {
+            return;
+        }
+        let rule = &self.rules[usize::from(idx)];
+        let of_tenants = tenant_label_names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !rule.compared_labels().any(|compared| compared == *name));
+        let names = rule.compared_labels().chain(of_tenants);
+        self.dropped_of_tenants.note(idx, names, labels);
     }
 }
 

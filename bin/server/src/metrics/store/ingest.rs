@@ -126,9 +126,15 @@ pub(super) fn relabel_rules(receiver: &Receiver) -> Vec<MetricFamily> {
             receiver.disabled_relabel_rules().n_write_failures(),
         )]));
     }
-    all.extend(counts([(
-        "varve_ingest_rule_footprints",
-        receiver.n_footprints() as u64,
-    )]));
+    all.extend(counts([
+        (
+            "varve_ingest_rule_footprints",
+            receiver.n_footprints() as u64,
+        ),
+        (
+            "varve_ingest_rule_footprints_refused_total",
+            receiver.n_refused_footprints(),
+        ),
+    ]));
     all
 }
