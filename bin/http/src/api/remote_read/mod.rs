@@ -177,7 +177,7 @@ impl Reader {
             // As in Prometheus, such a query selects nothing.
             return Ok(());
         }
-        let matchers = ShownMatchers::new(matchers, &self.external);
+        let matchers = ShownMatchers::new(&work.ctx, matchers, &self.external)?;
         let stored = &matchers.stored;
         work.store
             .note_selectors(&work.ctx, &self.who, std::slice::from_ref(stored));

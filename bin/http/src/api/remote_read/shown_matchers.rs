@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use varve_context::QueryContext;
-use varve_model::{Labels, Matcher};
+use varve_model::{Labels, MatchOp, Matcher};
 
 use crate::error::Result;
 
@@ -12,23 +12,44 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(super) struct ShownMatchers<'a> {
     external: &'a BTreeMap<String, String>,
-    /// Matchers that the store applies.
+    /// Matchers that the store applies, by its index. They select all series that match, and perhaps
+    /// others.
     pub(super) stored: Vec<Matcher>,
-    /// Matchers on external labels. The store does not apply them, since a series without the label
-    /// may match.
+    /// Matchers on external labels.
     on_external: Vec<Matcher>,
 }
 
 impl<'a> ShownMatchers<'a> {
-    pub(super) fn new(matchers: Vec<Matcher>, external: &'a BTreeMap<String, String>) -> Self {
-        let (on_external, stored) = matchers
-            .into_iter()
-            .partition(|matcher| external.contains_key(matcher.name()));
-        Self {
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(super) fn new(
+        ctx: &QueryContext,
+        matchers: Vec<Matcher>,
+        external: &'a BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let mut stored = Vec::new();
+        let mut on_external = Vec::new();
+        for matcher in matchers {
+            let Some(external_value) = external.get(matcher.name()) else {
+                stored.push(matcher);
+                continue;
+            };
+            // The store sees an empty value where the response shows the external one.
+            let shown = matcher.matches_in(ctx, external_value)?;
+            let selected = matcher.matches_in(ctx, "")?;
+            if !shown && selected {
+                stored.push(with_label(matcher.name()));
+            }
+            if !shown || selected {
+                stored.push(matcher.clone());
+            }
+            on_external.push(matcher);
+        }
+        Ok(Self {
             external,
             stored,
             on_external,
-        }
+        })
     }
 
     /// Returns `true` if the labels that a response shows for a stored series match.
@@ -48,9 +69,13 @@ impl<'a> ShownMatchers<'a> {
     }
 }
 
+/// Returns a matcher for the series with a label.
+fn with_label(name: &str) -> Matcher {
+    Matcher::new(MatchOp::NotEqual, name, "").expect("only regular expressions can be invalid")
+}
+
 #[cfg(test)]
 mod tests {
-    use varve_model::MatchOp;
     use varve_model::MatchOp::{Equal, NotEqual, NotRegexp, Regexp};
 
     use super::*;
@@ -66,11 +91,21 @@ mod tests {
                 Matcher::equal("__name__", "up"),
                 Matcher::new(op, "role", value).unwrap(),
             ];
-            let matchers = ShownMatchers::new(matchers, &external);
-            assert_eq!(matchers.stored, [Matcher::equal("__name__", "up")]);
             let ctx = QueryContext::unbounded();
+            let matchers = ShownMatchers::new(&ctx, matchers, &external).unwrap();
             let found = [&stored, &own].map(|labels| matchers.match_shown(&ctx, labels).unwrap());
             assert_eq!(found, [shows.0, shows.1], "{op:?} {value:?}");
+            for (labels, is_shown) in [(&stored, shows.0), (&own, shows.1)] {
+                let is_selected = matchers
+                    .stored
+                    .iter()
+                    .all(|matcher| matcher.matches(labels.get(matcher.name()).unwrap_or("")));
+                assert!(is_selected || !is_shown, "{op:?} {value:?} {labels}");
+            }
+            // Without this the store reads all series of the other matchers.
+            let is_narrowed = matchers.stored.len() > 1;
+            let narrows = !shows.0 || (op, value) == (NotEqual, "near");
+            assert_eq!(is_narrowed, narrows, "{op:?} {value:?}");
         };
         check(Equal, "far", (true, false));
         check(Equal, "near", (false, true));
