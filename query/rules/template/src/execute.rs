@@ -100,13 +100,12 @@ impl<'a> Execution<'a> {
     }
 
     fn step(&mut self) -> Result<()> {
-        self.read(0)
+        self.count_steps(1)
     }
 
-    /// Counts the steps for reading or writing a text of `n_bytes`.
-    fn read(&mut self, n_bytes: usize) -> Result<()> {
+    fn count_steps(&mut self, n_steps: usize) -> Result<()> {
         let n_checks = self.n_steps / STEPS_PER_CHECK;
-        self.n_steps += 1 + n_bytes / BYTES_PER_STEP;
+        self.n_steps += n_steps;
         if self.n_steps > STEPS_MAX {
             return self.error(format_args!("more than {STEPS_MAX} steps"));
         }
@@ -118,11 +117,11 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Counts the arguments of a call as steps. Reserves the memory that the function takes for
-    /// them, until the returned charge is dropped.
+    /// Counts the steps for the texts of a call, besides that of the call itself. Reserves the
+    /// memory that the function takes for them, until the returned charge is dropped.
     fn reserve(&mut self, name: &str, values: &[Value]) -> Result<Charge> {
-        let n_bytes = functions::created_size_max(name, values);
-        self.read(n_bytes)?;
+        let n_bytes = functions::text_size_max(name, values);
+        self.count_steps(n_bytes / BYTES_PER_STEP)?;
         let mut charge = self.environment.ctx.charge();
         match charge.grow_without_waiting(COPIES * n_bytes) {
             Ok(()) => Ok(charge),
@@ -393,6 +392,7 @@ impl<'a> Execution<'a> {
             }
             OperandKind::Pipe(pipe) => self.pipe(dot, pipe),
             OperandKind::Function(name) => {
+                self.step()?;
                 self.function(dot, operand, (operand.start, operand), name, &[], None)
             }
             OperandKind::Field(_) | OperandKind::Chain(..) | OperandKind::Variable(..) => {

@@ -61,8 +61,8 @@ pub(crate) fn signature(name: &str) -> Option<Signature> {
     Some(Signature { fixed, variadic })
 }
 
-/// Returns the bytes of text that a function reads, or that it prints if these are more.
-pub(crate) fn created_size_max(name: &str, args: &[Value]) -> usize {
+/// Returns the bytes of text that a call reads or, if more, prints; at most [`SIZE_MAX`].
+pub(crate) fn text_size_max(name: &str, args: &[Value]) -> usize {
     let prints = matches!(
         name,
         "print" | "println" | "printf" | "html" | "js" | "urlquery" | "call"

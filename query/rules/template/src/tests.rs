@@ -196,6 +196,20 @@ fn long_texts_count_as_steps() {
     }
 }
 
+/// A call counted as two steps, and printing its value as another one.
+#[test]
+fn a_call_is_one_step() {
+    // Of the iteration, the action and the call.
+    let steps = |n: usize| {
+        expand(&format!(
+            "{{{{ range {n} }}}}{{{{ $x := len \"a\" }}}}{{{{ end }}}}"
+        ))
+    };
+    assert_eq!(steps(333_000).unwrap(), "");
+    let error = steps(334_000).unwrap_err();
+    assert!(error.ends_with("more than 1000000 steps"), "{error}");
+}
+
 #[test]
 fn values_and_output_are_charged() {
     let memory = MemoryBudget::new(Limit::Other("query memory"), 2 << 20);
