@@ -7,9 +7,15 @@ use varve_model::labels::is_legacy_name;
 #[must_use]
 pub fn is_legacy_metric_name(name: &str) -> bool {
     !name.is_empty()
-        && name.char_indices().all(|(offset, c)| {
-            c.is_ascii_alphabetic() || matches!(c, '_' | ':') || offset > 0 && c.is_ascii_digit()
-        })
+        && name
+            .char_indices()
+            .all(|(offset, c)| is_legacy_metric_char(offset, c))
+}
+
+/// Returns `true` if a legacy metric name may have a character at an offset.
+#[must_use]
+pub fn is_legacy_metric_char(offset: usize, c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '_' | ':') || offset > 0 && c.is_ascii_digit()
 }
 
 /// Appends the name of a metric family, as in metadata.

@@ -334,4 +334,28 @@ mod tests {
             assert_eq!(TestFile::parse(text).unwrap_err(), expect, "{text}");
         }
     }
+
+    /// `KEYS` and the arms of `set` name the same keys twice: a key that only one of them has would
+    /// be unknown.
+    #[test]
+    fn keys_are_the_arms_of_set() {
+        let source = include_str!("document.rs");
+        let (code, _) = source.split_once("#[cfg(test)]").unwrap();
+        let mut n_types = 0;
+        for block in code.split("impl Fields for ").skip(1) {
+            let (keys, rest) = block.split_once("fn set<").unwrap();
+            let (_, keys) = keys.split_once("const KEYS").unwrap();
+            let keys: Vec<&str> = keys.split('"').skip(1).step_by(2).collect();
+            let (arms, _) = rest.split_once("_ =>").unwrap();
+            let arms: Vec<&str> = arms
+                .lines()
+                .filter(|line| line.contains("=>"))
+                .filter_map(|arm| arm.split('"').nth(1))
+                .collect();
+            assert!(!keys.is_empty());
+            assert_eq!(keys, arms, "{block}");
+            n_types += 1;
+        }
+        assert_eq!(n_types, 7);
+    }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use axum::http::{HeaderMap, header};
-use varve_wire::exposition::is_legacy_metric_name;
+use varve_wire::exposition::{is_legacy_metric_char, is_legacy_metric_name};
 
 const PROTOBUF: &str = "application/vnd.google.protobuf";
 const MESSAGE: &str = "io.prometheus.client.MetricFamily";
@@ -153,7 +153,7 @@ impl Format {
             match (self.escaping, c) {
                 (Escaping::Dots, '.') => escaped.push_str("_dot_"),
                 (Escaping::Dots | Escaping::Values, '_') => escaped.push_str("__"),
-                _ if is_legacy_char(offset, c) => escaped.push(c),
+                _ if is_legacy_metric_char(offset, c) => escaped.push(c),
                 (Escaping::Dots, _) => escaped.push_str("__"),
                 (Escaping::Values, _) => {
                     write!(escaped, "_{:x}_", u32::from(c)).expect("a String takes everything")
@@ -163,10 +163,6 @@ impl Format {
         }
         Cow::Owned(escaped)
     }
-}
-
-fn is_legacy_char(offset: usize, c: char) -> bool {
-    c.is_ascii_alphabetic() || matches!(c, '_' | ':') || offset > 0 && c.is_ascii_digit()
 }
 
 #[cfg(test)]
