@@ -6,5 +6,5 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// Maximum number of objects that one call lists.
 pub(crate) const LISTED_MAX: usize = 1_000_000;
 
-/// Maximum number of pages of a list in sequence that have no object.
+/// Maximum number of empty pages of a list in a row.
 pub(crate) const EMPTY_PAGES_MAX: usize = 100;

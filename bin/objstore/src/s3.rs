@@ -273,11 +273,15 @@ impl S3 {
             };
             ensure!(
                 n_empty_pages < EMPTY_PAGES_MAX,
-                "{} returned {EMPTY_PAGES_MAX} pages of a list without objects in sequence",
+                "{} returned {EMPTY_PAGES_MAX} empty pages of a list in a row",
                 self.host
             );
-            let next = xml::required(&page, "NextContinuationToken")
-                .context("a list of objects is truncated")?;
+            let next = xml::required(&page, "NextContinuationToken").with_context(|| {
+                format!(
+                    "{} returned a truncated list of objects without a continuation token",
+                    self.host
+                )
+            })?;
             ensure!(
                 next != token,
                 "{} returned the continuation token {:?} of a list twice",

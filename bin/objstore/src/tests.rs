@@ -475,7 +475,7 @@ fn a_list_that_makes_no_progress_fails() {
                 "<R><IsTruncated>true</IsTruncated><NextContinuationToken>{n}</NextContinuationToken></R>"
             )
         },
-        "returned 100 pages of a list without objects in sequence",
+        "returned 100 empty pages of a list in a row",
     );
     assert_eq!(n_requests, 100);
     let n_requests = check(
@@ -491,6 +491,6 @@ fn a_list_that_makes_no_progress_fails() {
     // It was taken for the whole list.
     check(
         |_| "<R><IsTruncated>true</IsTruncated></R>".to_owned(),
-        "a list of objects is truncated: the response has no NextContinuationToken",
+        "returned a truncated list of objects without a continuation token: the response has no NextContinuationToken",
     );
 }

@@ -1,9 +1,9 @@
 //! The route cache maps the encoded bytes of a label set to its series.
 //!
 //! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded
-//! 128-bit hash of those bytes and of the labels of the tenant. The route is the handle of the series, or states that the label set
-//! is dropped or rejected, with the reason. Two encodings of one label set are two keys with the
-//! same handle. Rationale and memory use: docs/decisions/ingest/0003-route-cache.md.
+//! 128-bit hash of those bytes and of the labels of the tenant. The route is the handle of the
+//! series, or states that the label set is dropped or rejected, with the reason. Two encodings of
+//! one label set are two keys with the same handle. Rationale and memory use: docs/decisions/ingest/0003-route-cache.md.
 //!
 //! Invariants
 //! 1. The bytes of a cached key have been parsed once and are well-formed.

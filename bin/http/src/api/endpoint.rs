@@ -22,7 +22,7 @@ use crate::error::RETRY_AFTER_S;
 use crate::openapi::Parameter;
 use crate::response::plain;
 use crate::serving::redirect::API;
-use crate::serving::scope::{is_for_other_origins, required_scope};
+use crate::serving::scope::{allows_cross_origin, required_scope};
 use crate::serving::state::HttpState;
 use crate::serving::{compression, cors};
 use varve_wire::schema::{JsonSchema, Schemas};
@@ -45,7 +45,7 @@ pub(crate) struct Endpoint {
     is_always_open: bool,
     has_cors: bool,
     /// Whether pages of other origins may send all methods.
-    is_for_other_origins: bool,
+    allows_cross_origin: bool,
     is_compressed: bool,
     /// Whether users of a tenant may call it: its handler reads series only through the context of
     /// the request.
@@ -81,9 +81,9 @@ impl Endpoint {
             .reduce(MethodFilter::or)
             .expect("an endpoint has a method");
         let is_api = path.starts_with(API);
-        let is_for_other_origins = methods.iter().all(|method| {
+        let allows_cross_origin = methods.iter().all(|method| {
             Method::from_bytes(method.as_bytes()).is_ok_and(|method| {
-                required_scope(&method, path) == Scope::Read && is_for_other_origins(&method, path)
+                required_scope(&method, path) == Scope::Read && allows_cross_origin(&method, path)
             })
         });
         Self {
@@ -96,8 +96,8 @@ impl Endpoint {
             body: None,
             content: Content::None,
             is_always_open: false,
-            has_cors: is_api && is_for_other_origins,
-            is_for_other_origins,
+            has_cors: is_api && allows_cross_origin,
+            allows_cross_origin,
             is_compressed: is_api,
             serves_tenants: false,
         }
@@ -188,7 +188,7 @@ impl Endpoint {
             route = route.route_layer(from_fn_with_state(state.clone(), if_open));
         }
         if self.path.starts_with(API) {
-            route = route.merge(api_options(state, self.is_for_other_origins));
+            route = route.merge(api_options(state, self.allows_cross_origin));
         }
         if !self.methods.contains(&"HEAD") {
             // By default the router serves HEAD like GET.
@@ -210,9 +210,9 @@ fn filter(method: &str) -> MethodFilter {
 }
 
 /// Responds to OPTIONS under /api/v1. CORS is for endpoints that pages of other origins may call.
-fn api_options(state: &HttpState, is_for_other_origins: bool) -> MethodRouter<HttpState> {
+fn api_options(state: &HttpState, allows_cross_origin: bool) -> MethodRouter<HttpState> {
     let mut route = MethodRouter::new().options(|| async { StatusCode::NO_CONTENT });
-    if is_for_other_origins {
+    if allows_cross_origin {
         route = route.route_layer(from_fn_with_state(state.clone(), cors::cors));
     }
     route.route_layer(from_fn_with_state(state.clone(), if_open))

@@ -815,7 +815,7 @@ async fn not_found(State(state): State<HttpState>, request: Request) -> Response
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serving::scope::is_for_other_origins;
+    use crate::serving::scope::allows_cross_origin;
 
     #[test]
     fn every_path_is_listed_once() {
@@ -832,7 +832,7 @@ mod tests {
             .iter()
             .filter(|endpoint| endpoint.methods.contains(&"POST"))
             .map(|endpoint| endpoint.path)
-            .filter(|path| is_for_other_origins(&Method::POST, path))
+            .filter(|path| allows_cross_origin(&Method::POST, path))
             .collect();
         assert_eq!(
             open,

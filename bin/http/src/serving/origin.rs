@@ -2,19 +2,18 @@
 //!
 //! A browser adds its cached credentials to a form that any page posts. Therefore requests that
 //! change state, and Varve's own reads that compute with what a client sends, must come from a page
-//! of this server, or from no page. With DNS rebinding, the host
-//! name of a foreign page resolves to this server, and the browser treats both as the same origin.
-//! `--web.allowed-hosts` rejects such a name.
+//! of this server, or from no page. With DNS rebinding, the host name of a foreign page resolves to
+//! this server, and the browser treats both as the same origin. `--web.allowed-hosts` rejects such a
+//! name.
 
 use std::net::IpAddr;
 
 use axum::extract::Request;
 
-use super::scope::is_for_other_origins;
+use super::scope::allows_cross_origin;
 
-/// Checks `Host`, and unless a request is for pages of other origins also `Sec-Fetch-Site` or
-/// `Origin`. An empty
-/// `allowed_hosts` allows all hosts.
+/// Checks `Host`. If pages of other origins must not send the request, also checks `Sec-Fetch-Site`
+/// or `Origin`. An empty `allowed_hosts` allows all hosts.
 ///
 /// # Errors
 /// The reason to reject the request.
@@ -32,7 +31,7 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
             host.unwrap_or_default()
         ));
     }
-    if is_for_other_origins(request.method(), request.uri().path()) {
+    if allows_cross_origin(request.method(), request.uri().path()) {
         return Ok(());
     }
     let origin = header_text(request, "origin");

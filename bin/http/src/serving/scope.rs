@@ -16,7 +16,7 @@ const WRITE_PATHS: [&str; 4] = [
 
 /// Paths of Varve's own reads that compute with what a client sends: no page of another origin has
 /// a reason to start this work.
-const WORK_PATHS: [&str; 5] = [
+const SAME_ORIGIN_PATHS: [&str; 5] = [
     "/api/v1/query_explain",
     "/api/v1/rules/explain",
     "/api/v1/rules/backtest",
@@ -24,13 +24,13 @@ const WORK_PATHS: [&str; 5] = [
     "/api/v1/status/cardinality",
 ];
 
-/// Returns `true` if a page of another origin may send a request: it changes no state, and other
-/// servers have it, too.
-pub(crate) fn is_for_other_origins(method: &Method, path: &str) -> bool {
+/// Returns `true` if a page of another origin may send the request: it changes no state, and its
+/// path is not in [`SAME_ORIGIN_PATHS`].
+pub(crate) fn allows_cross_origin(method: &Method, path: &str) -> bool {
     if *method == Method::OPTIONS {
         return true;
     }
-    if is_under(path, &WORK_PATHS) {
+    if is_under(path, &SAME_ORIGIN_PATHS) {
         return false;
     }
     matches!(*method, Method::GET | Method::HEAD) || required_scope(method, path) == Scope::Read
