@@ -213,6 +213,14 @@ fn a_limit_fails_the_rule_and_writes_nothing() {
         Some(fixture.rule("r")).filter(|rule| rule["lastError"].is_string())
     });
     assert_eq!(rule["lastError"], "exceeded limit of 1 with 2 series");
+    let log = fixture.server.log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("Evaluating rule failed"));
+    assert!(
+        line.is_some_and(|line| line.contains("group=g") && line.contains("exceeded limit of 1")),
+        "{log}"
+    );
     let rule = wait_for("the failure", || {
         Some(fixture.rule("A")).filter(|rule| rule["lastError"].is_string())
     });
@@ -266,7 +274,10 @@ fn many_alerts_leave_memory_to_recording_rules() {
     send("m", n_series);
     let failed = fixture.wait_for_health("A199", "err");
     let error = failed["lastError"].as_str().unwrap_or_default().to_owned();
-    assert!(error.contains("half of --rules.max-memory-total"), "{error}");
+    assert!(
+        error.contains("half of --rules.max-memory-total"),
+        "{error}"
+    );
     let kept = fixture.server.metric("varve_rule_kept_bytes");
     assert!(kept > 1e6 && kept <= 1.5 * 1024.0 * 1024.0, "{kept}");
     // Evaluations after the alerts have taken their memory.

@@ -17,6 +17,8 @@ use varve_template::Template;
 
 /// Number of evaluations that are kept per rule.
 pub const EVALUATIONS_KEPT: usize = 20;
+/// Minimum time between two log lines about failed evaluations of a rule.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// A rule of a group.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ pub(crate) struct RuleState {
     evaluations: VecDeque<KeptEvaluation>,
     has_matched: bool,
     costs: RuleCosts,
+    /// When a failed evaluation was last logged.
+    failure_logged: Option<Time>,
 }
 
 /// An evaluation that is kept.
@@ -278,7 +282,20 @@ impl Rule {
         state.previous_series = from.previous_series.clone();
         state.evaluations = from.evaluations.clone();
         state.costs = from.costs;
+        state.failure_logged = from.failure_logged;
         state.has_matched = from_rule.expr == self.expr && from.has_matched;
+    }
+
+    /// Returns `true` if a failed evaluation is to be logged: the first one, and the next one after
+    /// [`FAILURE_LOG_INTERVAL`].
+    pub(crate) fn is_failure_log_due(&self, now: Time) -> bool {
+        let logged = self.state.lock().failure_logged;
+        logged.is_none_or(|logged| now.has_passed(FAILURE_LOG_INTERVAL, logged))
+    }
+
+    /// Notes that a failed evaluation was logged.
+    pub(crate) fn note_failure_logged(&self, now: Time) {
+        self.state.lock().failure_logged = Some(now);
     }
 
     /// Adds the outcome of an evaluation. `charge` covers its error.

@@ -64,6 +64,12 @@ pub trait Storage: Sync {
     /// Notes the expansion of a template, with the reason if it failed.
     fn note_expansion(&self, _from: &RuleRef<'_>, _error: Option<&str>) {}
 
+    /// Logs why an evaluation failed, or why a sample of it was not stored. Returns `false` if too
+    /// many others were logged just before.
+    fn log_failure(&self, _from: &RuleRef<'_>, _error: &str) -> bool {
+        true
+    }
+
     /// Returns the wall-clock time.
     fn now(&self) -> Time;
 

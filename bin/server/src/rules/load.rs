@@ -1,5 +1,7 @@
 //! Reads the rule files that a configuration names.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,12 +11,14 @@ use anyhow::{Context, Result, bail};
 use varve_config::file::Config;
 use varve_env::{Fs, RealFs};
 use varve_promql::Features;
-use varve_rules::file::{self, FileError, RuleFile};
+use varve_rules::file::{self, FileError, RuleFile, RuleKind, Texts};
 
 /// Maximum number of rules.
 const RULES_MAX: usize = 100_000;
 /// Maximum size of a rule file in bytes.
 const FILE_SIZE_MAX: u64 = 64 << 20;
+/// Maximum number of log lines about alerting rules with the same name and labels.
+const REPEATED_LOGGED_MAX: usize = 10;
 
 /// The rule files of a configuration, with their names.
 pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
@@ -47,7 +51,60 @@ pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
             files.push((name.into(), file));
         }
     }
+    warn_of_repeated_alerts(&files);
     Ok(files)
+}
+
+/// Warns of alerting rules with the same name and labels: their alerts may have the same series, of
+/// which only one is stored, and the same identity at Alertmanager.
+fn warn_of_repeated_alerts(files: &Files) {
+    let repeated = repeated_alerts(files);
+    for RepeatedAlert { name, first, other } in repeated.iter().take(REPEATED_LOGGED_MAX) {
+        tracing::warn!(
+            alert = name,
+            first,
+            other,
+            "Two alerting rules have the same name and labels; if both match, only the series of one alert is stored, and Alertmanager sees one alert"
+        );
+    }
+    if repeated.len() > REPEATED_LOGGED_MAX {
+        let n_more = repeated.len() - REPEATED_LOGGED_MAX;
+        tracing::warn!(n_more, "More alerting rules have the same name and labels");
+    }
+}
+
+/// Two alerting rules with the same name and labels, and their groups.
+#[derive(Debug, PartialEq, Eq)]
+struct RepeatedAlert<'a> {
+    name: &'a str,
+    first: String,
+    other: String,
+}
+
+fn repeated_alerts(files: &Files) -> Vec<RepeatedAlert<'_>> {
+    let mut seen: BTreeMap<(&str, &Texts), String> = BTreeMap::new();
+    let mut repeated = Vec::new();
+    for (path, file) in files {
+        for group in &file.groups {
+            for rule in &group.rules {
+                if !matches!(rule.kind, RuleKind::Alerting(_)) {
+                    continue;
+                }
+                let place = format!("{path};{}", group.name);
+                match seen.entry((&rule.name, &rule.labels)) {
+                    Entry::Vacant(entry) => {
+                        entry.insert(place);
+                    }
+                    Entry::Occupied(entry) => repeated.push(RepeatedAlert {
+                        name: &rule.name,
+                        first: entry.get().clone(),
+                        other: place,
+                    }),
+                }
+            }
+        }
+    }
+    repeated
 }
 
 /// Returns a hash of the names and contents of the rule files. It changes when a file does.
@@ -133,6 +190,24 @@ mod tests {
         );
         let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
         assert!(error.contains("limitk"), "{error}");
+    }
+
+    #[test]
+    fn alerting_rules_with_the_same_name_and_labels_are_found() {
+        let text = "groups:\n\
+            - {name: g, rules: [{alert: A, expr: a}, {alert: A, expr: a, labels: {s: x}}, {record: A, expr: a}]}\n\
+            - {name: h, labels: {s: x}, rules: [{alert: A, expr: b}, {alert: B, expr: b}]}\n";
+        let parsed = file::parse(text, &file::Options::default()).unwrap();
+        let mut files = Files::new();
+        for file in parsed.files {
+            files.push(("f".into(), file));
+        }
+        let expect = RepeatedAlert {
+            name: "A",
+            first: "f;g".to_owned(),
+            other: "f;h".to_owned(),
+        };
+        assert_eq!(repeated_alerts(&files), [expect]);
     }
 
     /// A pipe blocked this reload and all later ones.

@@ -3,7 +3,7 @@
 //!
 //! `load` reads the files; `state` holds the rules in force; `agenda` knows which evaluations are
 //! due; `scheduler` runs them on a bounded number of threads; `storage` connects rules with the
-//! store. The rules themselves are in the crate `varve-rules`.
+//! store; `failure_log` bounds the log lines about failures. The rules themselves are in the crate `varve-rules`.
 //!
 //! Invariants
 //! 1. A reload whose rule files are invalid changes nothing.
@@ -17,6 +17,7 @@
 
 mod agenda;
 mod collect;
+mod failure_log;
 mod load;
 mod metrics;
 mod scheduler;

@@ -17,6 +17,7 @@ use varve_rules::{AlertsMax, GroupSettings, RuleSet, Threads, Time};
 use varve_system::metrics::Registrar;
 
 use super::agenda::Agenda;
+use super::failure_log::FailureLog;
 use super::load::{self, Files};
 use super::metrics::RuleMetrics;
 use crate::notifier::Notifier;
@@ -48,6 +49,7 @@ pub struct Rules {
     pub(super) options: RulesOptions,
     pub(super) host: RuleHost,
     pub(super) metrics: RuleMetrics,
+    pub(super) failure_log: FailureLog,
     alerts_max: Arc<AlertsMax>,
     /// Bounds the threads that evaluate rules, with the helpers of groups.
     pub(super) evaluation_threads: Threads,
@@ -103,6 +105,7 @@ impl Rules {
         Ok(Self {
             host,
             metrics: RuleMetrics::new(registrar)?,
+            failure_log: FailureLog::default(),
             alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
             kept_memory: memory.child(Limit::RulesKeptMemory, kept_memory_max),
             memory,

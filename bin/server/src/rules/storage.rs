@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use varve_advise::usage::Requester;
 use varve_context::{Limit, MemoryBudget, QueryContext, scheduler};
@@ -258,6 +258,22 @@ impl Storage for RuleStorage<'_> {
             let RuleRef { file, group, rule } = from;
             tracing::warn!(file, group, rule, error, "Expanding alert template failed");
         }
+    }
+
+    fn log_failure(&self, from: &RuleRef<'_>, error: &str) -> bool {
+        let Some(n_suppressed) = self.rules.failure_log.admit(Instant::now()) else {
+            return false;
+        };
+        let RuleRef { file, group, rule } = from;
+        tracing::warn!(
+            file,
+            group,
+            rule,
+            error,
+            n_suppressed,
+            "Evaluating rule failed"
+        );
+        true
     }
 
     fn now(&self) -> Time {

@@ -194,6 +194,9 @@ impl GroupEvaluation<'_> {
         let rule = &self.group.rules[idx];
         let (mut record, is_failure) = self.evaluate_rule(rule);
         let charge = charge_error(&self.context(), &mut record);
+        if let Some(error) = &record.error {
+            self.log_failure(rule, error);
+        }
         {
             let mut totals = totals.lock();
             totals.durations.push(record.duration);
@@ -201,6 +204,15 @@ impl GroupEvaluation<'_> {
             totals.n_failures += u64::from(is_failure);
         }
         rule.record(record, charge);
+    }
+
+    /// Logs a failed evaluation, unless one of the rule was logged recently.
+    fn log_failure(&self, rule: &Rule, error: &str) {
+        let now = self.storage.now();
+        let rule_ref = self.group.rule_ref(&rule.definition.name);
+        if rule.is_failure_log_due(now) && self.storage.log_failure(&rule_ref, error) {
+            rule.note_failure_logged(now);
+        }
     }
 
     /// Returns deadline and memory of the evaluation of a rule, from now on.

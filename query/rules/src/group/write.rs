@@ -56,9 +56,10 @@ impl GroupEvaluation<'_> {
             }
         }
         state.previous_series = series;
-        Ok(rejections
-            .first()
-            .map(|rejection| rejection.reason.to_string()))
+        Ok(rejections.first().map(|rejection| {
+            let labels = &outputs[rejection.index as usize].labels;
+            format!("series {labels}: {}", rejection.reason)
+        }))
     }
 
     /// Ends series of earlier rules that no rule has continued.

@@ -47,6 +47,9 @@ struct Fake {
     /// Whether samples are rejected as duplicates.
     are_duplicates: Mutex<bool>,
     is_stopping: Mutex<bool>,
+    /// The failures that were logged, and whether the server takes them.
+    logged: Mutex<Vec<String>>,
+    refuses_log: Mutex<bool>,
     /// How often rules let other work run.
     n_yields: Arc<AtomicUsize>,
     /// The memory of templates, alerts and errors. Unlimited if it is `None`.
@@ -206,6 +209,15 @@ impl Storage for Fake {
             }
         }
         Ok(newest.into_iter().collect())
+    }
+
+    fn log_failure(&self, from: &RuleRef<'_>, error: &str) -> bool {
+        if *self.refuses_log.lock() {
+            return false;
+        }
+        let line = format!("{} {}: {error}", from.group, from.rule);
+        self.logged.lock().push(line);
+        true
     }
 
     fn now(&self) -> Time {
@@ -614,7 +626,10 @@ fn rejected_samples_are_an_error_but_rejected_markers_are_not() {
     evaluate(&group, &fake, 0);
     fake.rejected.lock().push("r");
     evaluate(&group, &fake, MINUTE);
-    assert_eq!(error(&group, 0).unwrap(), "too old sample");
+    assert_eq!(
+        error(&group, 0).unwrap(),
+        "series {__name__=\"r\", a=\"1\"}: too old sample"
+    );
     assert_eq!(
         group.status().n_failures,
         0,
@@ -623,6 +638,29 @@ fn rejected_samples_are_an_error_but_rejected_markers_are_not() {
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, 2 * MINUTE);
     assert_eq!(error(&group, 0), None);
+}
+
+/// Only the API and a metric showed a failed evaluation.
+#[test]
+fn the_first_failure_of_a_rule_is_logged_and_one_every_ten_minutes() {
+    let fake = Fake::default();
+    let group = group("{record: r, expr: e}, {record: s, expr: s0}");
+    let logged_at = |minute: i64| {
+        *fake.now.lock() = Time::from_seconds(T0 + minute * MINUTE);
+        evaluate(&group, &fake, minute * MINUTE);
+        std::mem::take(&mut *fake.logged.lock())
+    };
+    fake.set("e", Ok(vec![]));
+    assert!(logged_at(0).is_empty());
+    fake.set("e", Err("boom"));
+    *fake.refuses_log.lock() = true;
+    assert!(logged_at(1).is_empty());
+    *fake.refuses_log.lock() = false;
+    assert_eq!(logged_at(2), ["g r: boom"]);
+    for minute in 3..12 {
+        assert!(logged_at(minute).is_empty(), "{minute}");
+    }
+    assert_eq!(logged_at(12), ["g r: boom"]);
 }
 
 #[test]
@@ -649,8 +687,16 @@ fn a_series_ends_even_if_a_sample_of_it_was_rejected() {
 fn only_duplicates_are_no_failure_of_a_repeated_evaluation() {
     for (mode, is_duplicate, expect) in [
         (Mode::CatchUp, true, None),
-        (Mode::CatchUp, false, Some("too old sample")),
-        (Mode::Live, true, Some("duplicate sample for timestamp")),
+        (
+            Mode::CatchUp,
+            false,
+            Some("series {__name__=\"r\", a=\"1\"}: too old sample"),
+        ),
+        (
+            Mode::Live,
+            true,
+            Some("series {__name__=\"r\", a=\"1\"}: duplicate sample for timestamp"),
+        ),
     ] {
         let fake = Fake::default();
         *fake.are_duplicates.lock() = is_duplicate;
