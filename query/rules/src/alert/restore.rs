@@ -37,10 +37,11 @@ pub struct RestoreOptions {
 pub(crate) type Newest = Vec<(Labels, Sample)>;
 
 /// Sets the time at which each alert became active, from the newest samples of `ALERTS_FOR_STATE`
-/// before the outage.
+/// before the outage. Those of alerts that an earlier rule has with the same labels have its times.
 pub(crate) fn restore(
     alerts: &mut Alerts,
     stored: &Newest,
+    earlier_rules: &BTreeSet<Labels>,
     pending_for: Duration,
     now: Time,
     options: RestoreOptions,
@@ -50,6 +51,9 @@ pub(crate) fn restore(
         .map(|(labels, sample)| (with_labels(labels, [(METRIC_NAME, "")]), *sample))
         .collect();
     for (labels, alert) in alerts {
+        if earlier_rules.contains(labels) {
+            continue;
+        }
         let Some(sample) = stored
             .get(labels)
             .filter(|sample| !is_stale_nan(sample.value))

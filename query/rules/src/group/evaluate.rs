@@ -92,6 +92,10 @@ impl Group {
         };
         let totals = evaluation.evaluate_rules();
 
+        if std::mem::take(&mut self.state.lock().shares_alerts) {
+            self.begin_shared_alerts_again(tick);
+        }
+
         // If a rule was skipped, it may still continue series that `write_stale` would end.
         if totals.durations.len() == self.rules.len() {
             evaluation.write_stale();

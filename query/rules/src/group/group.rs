@@ -60,6 +60,8 @@ pub(super) struct State {
     /// Series of rules that a reload has removed, or that several rules may have written before a
     /// restart. They end after the next evaluation unless a rule writes them.
     pub(super) stale: Vec<Labels>,
+    /// `true` if alerts were loaded that several rules may have written before a restart.
+    pub(super) shares_alerts: bool,
     pub(super) status: GroupStatus,
 }
 

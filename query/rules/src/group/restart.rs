@@ -28,6 +28,7 @@ impl Group {
             start_ms: (now - settings.restore.outage_tolerance).ms(),
             end_ms: now.ms(),
         };
+        let mut earlier_rules = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
                 // As in Prometheus, alerts that cannot be restored start again.
@@ -36,11 +37,13 @@ impl Group {
                     alert::restore(
                         &mut rule.state.lock().alerts,
                         &stored,
+                        &earlier_rules,
                         pending_for,
                         now,
                         settings.restore,
                     );
                 }
+                earlier_rules.extend(self.shared_alerts(rule));
             }
             rule.state.lock().is_restored = true;
         }
@@ -127,9 +130,40 @@ impl Group {
         }
         let mut state = self.state.lock();
         state.restores = false;
+        state.shares_alerts = !shared.is_empty();
         state.status.last_tick = Some(last);
         state.stale.extend(shared);
         Ok(())
+    }
+
+    /// Returns the active alerts of a rule that another rule of the group may have as well.
+    fn shared_alerts(&self, rule: &Rule) -> Vec<Labels> {
+        if self.other_matchers(rule).is_empty() {
+            return Vec::new();
+        }
+        let state = rule.state.lock();
+        let active = state
+            .alerts
+            .iter()
+            .filter(|(_, alert)| alert.state != AlertState::Inactive);
+        active.map(|(labels, _)| labels.clone()).collect()
+    }
+
+    /// Begins alerts again at `tick` that an earlier rule has with the same labels. The store has one
+    /// series for both, with the time of the earlier one: the sample of the other is a duplicate.
+    pub(super) fn begin_shared_alerts_again(&self, tick: Time) {
+        let mut earlier_rules = BTreeSet::new();
+        for rule in &self.rules {
+            let RuleKind::Alerting(alerting) = &rule.definition.kind else {
+                continue;
+            };
+            for (labels, alert) in &mut rule.state.lock().alerts {
+                if alert.state != AlertState::Inactive && earlier_rules.contains(labels) {
+                    alert.begin_again(tick, duration(alerting.for_ms));
+                }
+            }
+            earlier_rules.extend(self.shared_alerts(rule));
+        }
     }
 
     /// Returns the matchers of the other alerting rules of the same name.

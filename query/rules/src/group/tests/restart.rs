@@ -1,6 +1,7 @@
 //! State of groups after a restart: restored, caught up or continued.
 
 use super::*;
+use crate::alert::AlertState;
 
 /// A restart after alerts were written by `before` evaluations, one a minute. The process is down
 /// for `down` minutes.
@@ -66,6 +67,36 @@ fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
         evaluate(&group, &fake, (start + 2) * MINUTE);
         assert!(fake.take_written_after((start + 2) * MINUTE));
     }
+}
+
+/// The second rule took the time of the first, whose alert has the same labels.
+#[test]
+fn an_alert_of_two_rules_keeps_the_time_of_the_first_only() {
+    let rules = "{alert: A, expr: e, for: 20m}, {alert: A, expr: f, for: 20m}";
+    let active_at = |group: &Group, idx: usize| {
+        let alerts = group.rules[idx].status().alerts;
+        (
+            alerts[0].state,
+            (alerts[0].active_at.seconds() - T0) / MINUTE,
+        )
+    };
+    let (group, fake, start) = restart(rules, 25, 10);
+    fake.set("f", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, start * MINUTE);
+    evaluate(&group, &fake, (start + 1) * MINUTE);
+    assert_eq!(active_at(&group, 0).1, 0);
+    assert_eq!(active_at(&group, 1), (AlertState::Pending, start));
+
+    let (group, fake, start) = restart(rules, 25, 0);
+    group
+        .continue_from(at(start - 1), at(start - 1), &fake, &settings())
+        .unwrap();
+    fake.set("f", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, start * MINUTE);
+    assert_eq!(active_at(&group, 0), (AlertState::Firing, 0));
+    assert_eq!(active_at(&group, 1), (AlertState::Pending, start));
+    evaluate(&group, &fake, (start + 20) * MINUTE);
+    assert_eq!(active_at(&group, 1), (AlertState::Firing, start));
 }
 
 impl Fake {
