@@ -70,3 +70,19 @@ fn a_full_disk_rejects_writes_serves_queries_and_recovers_by_itself() {
     server.http().get("/-/ready?for=write").expect_status(200);
     assert_eq!(count(&server), n_stored + SAMPLES);
 }
+
+/// It was ready until the first write failed.
+#[test]
+fn a_disk_that_is_full_from_the_start_is_not_ready_for_writes() {
+    // Too small for the reserve.
+    let Some(server) = Server::start_on_small_disk("1m", &["--self-scrape-interval=1h"]) else {
+        return;
+    };
+    server.http().get("/-/ready?for=write").expect_status(200);
+    let filler = server.root(&server.data_dir().join("filler"));
+    std::fs::write(filler, vec![0; 2 << 20]).expect_err("the disk is full");
+    wait_until("the disk to be found full", || {
+        server.http().get("/-/ready?for=write").status == 503
+    });
+    server.http().get("/-/ready").expect_status(200);
+}

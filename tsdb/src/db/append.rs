@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Instant;
 
 use varve_model::labels::LABELS_SIZE_MAX;
 use varve_model::metadata::{METADATA_SIZE_MAX, Metadata};
@@ -374,6 +375,20 @@ impl Db {
             }
         }
         reasons
+    }
+
+    /// Returns the reasons of [`Db::write_refusals`], or if there are none why the disk takes no
+    /// write now. Waits for the disk.
+    #[must_use]
+    pub fn write_refusals_now(&self) -> Vec<String> {
+        let reasons = self.write_refusals();
+        if !reasons.is_empty() {
+            return reasons;
+        }
+        let failure = self
+            .disk_probe
+            .failure(&*self.store.options.fs, Instant::now());
+        Vec::from_iter(failure)
     }
 
     /// Writes buffered log records to the operating system. Call this after creating many series.

@@ -15,6 +15,7 @@ mod analysis;
 mod append;
 pub(crate) mod cardinality;
 pub(crate) mod costs;
+mod disk_probe;
 mod open;
 mod select;
 mod stats;
@@ -35,6 +36,7 @@ use crate::select::KeptSelections;
 use crate::store::Store;
 
 use cardinality::Cardinality;
+use disk_probe::DiskProbe;
 
 pub use stats::{BlockSummary, SeriesCost, Stats};
 
@@ -49,6 +51,7 @@ pub struct Db {
     /// Series of the heads that recent selections found.
     kept_selections: KeptSelections,
     path: PathBuf,
+    disk_probe: DiskProbe,
     n_appended: AtomicU64,
     n_histograms: AtomicU64,
     /// Released last.

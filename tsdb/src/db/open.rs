@@ -9,6 +9,7 @@ use varve_context::QueryContext;
 use varve_env::{Fs, Lock, create_dir_durably};
 
 use super::Db;
+use super::disk_probe::DiskProbe;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
 use crate::error::{Error, Result};
@@ -98,6 +99,7 @@ impl Db {
             kept_selections: KeptSelections::new(store.options.kept_selections_size_bytes),
             store,
             path: path.to_owned(),
+            disk_probe: DiskProbe::new(path),
             n_appended: AtomicU64::new(0),
             n_histograms: AtomicU64::new(0),
             _lock: lock,

@@ -24,20 +24,35 @@ pub(crate) async fn healthy(method: Method) -> Response {
 /// GET and HEAD /-/ready: the store is open. Until then the route's layer responds with 503. A
 /// store that accepts no writes still serves queries. In this case the body says so, and
 /// `?for=write` gets 503. The body also has the progress of WAL replay.
-pub(crate) async fn ready(State(app): State<Arc<App>>, method: Method, form: Form) -> Response {
-    let response = readiness(&app, &form);
-    if method == Method::HEAD {
-        response.status().into_response()
+pub(crate) async fn ready(
+    State(app): State<Arc<App>>,
+    method: Method,
+    form: Form,
+) -> Result<Response> {
+    let is_for_write = form.first("for") == "write";
+    let response = if is_for_write {
+        // Writes a file.
+        let probed = tokio::task::spawn_blocking(move || readiness(&app, is_for_write)).await;
+        probed.map_err(|panicked| ApiError::internal(panicked).plain())?
     } else {
-        response
+        readiness(&app, is_for_write)
+    };
+    if method == Method::HEAD {
+        Ok(response.status().into_response())
+    } else {
+        Ok(response)
     }
 }
 
-fn readiness(app: &App, form: &Form) -> Response {
+fn readiness(app: &App, is_for_write: bool) -> Response {
     let Some(store) = app.store() else {
         return plain(StatusCode::OK, "Varve is Ready.\n");
     };
-    let refusals = store.db.write_refusals();
+    let refusals = if is_for_write {
+        store.db.write_refusals_now()
+    } else {
+        store.db.write_refusals()
+    };
     let replay = store.db.replay_status();
     let replaying = match replay.state {
         ReplayState::Running => format!("The log is being replayed: {}.\n", replay.text),
@@ -46,7 +61,7 @@ fn readiness(app: &App, form: &Form) -> Response {
     if refusals.is_empty() {
         return plain(StatusCode::OK, format!("Varve is Ready.\n{replaying}"));
     }
-    let status = if form.first("for") == "write" {
+    let status = if is_for_write {
         StatusCode::SERVICE_UNAVAILABLE
     } else {
         StatusCode::OK
