@@ -200,8 +200,9 @@ pub struct ServeArgs {
     )]
     pub(crate) wal_replay_concurrency: usize,
 
-    /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB
-    #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
+    /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB [0:
+    /// 256 MiB, at most an eighth of --memory.limit]
+    #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 
     /// Treatment of damaged WAL records at replay: `quarantine` (copy them to quarantine/ and

@@ -37,6 +37,11 @@ impl CountingAllocator {
         self.peak.load(Ordering::Relaxed).unsigned_abs()
     }
 
+    /// Returns the bytes that are allocated now and were not at the start.
+    pub(crate) fn allocated(&self) -> usize {
+        usize::try_from(self.allocated.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
     /// Counts `size` more bytes. Returns `false` above [`ALLOCATED_MAX`].
     fn count(&self, size: isize) -> bool {
         let allocated = self.allocated.fetch_add(size, Ordering::Relaxed) + size;

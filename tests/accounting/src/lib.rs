@@ -10,8 +10,8 @@
 //! strings, deep nesting, huge steps.
 //! The data are hostile too: long label values, many labels, native histograms with invalid bounds.
 //!
-//! A third property is that of work in the background: a flush and a merge allocate at most what the
-//! store says that they need (`flush.rs`).
+//! A third property is that of work in the background: it allocates at most what the store says that
+//! it needs (`background.rs`).
 //!
 //! `cargo test` runs a thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number,
 //! and `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs at a time, because the
@@ -19,8 +19,8 @@
 #![cfg(test)]
 
 mod allocator;
+mod background;
 mod cpu_time;
-mod flush;
 mod random;
 mod requests;
 mod store;

@@ -44,6 +44,11 @@ pub struct StoreOptions {
     pub delta_to_cumulative: bool,
 }
 
+/// Default memory of a replay on a machine with enough of it.
+const REPLAY_MEMORY_BYTES: usize = 256 << 20;
+/// The minimum that a replay needs.
+const REPLAY_MEMORY_MIN_BYTES: usize = 16 << 20;
+
 /// Limits of the retention of all series. 0 is no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Retention {
@@ -119,6 +124,12 @@ pub(super) fn store(
     }
 }
 
+/// Returns the default memory of a replay, at most `share_max` bytes if possible. A process that was
+/// killed for its memory must fit when it starts again with the same heads.
+fn replay_memory(share_max: usize) -> usize {
+    share_max.clamp(REPLAY_MEMORY_MIN_BYTES, REPLAY_MEMORY_BYTES)
+}
+
 fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Options {
     varve_tsdb::Options {
         shards: or_default(args.shards, machine::shards),
@@ -130,7 +141,9 @@ fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Optio
         },
         wal_segment_size_bytes: WAL_SEGMENT_SIZE_BYTES,
         wal_replay_concurrency: or_default(args.wal_replay_concurrency, machine::cores),
-        wal_replay_memory_bytes: args.wal_replay_memory,
+        wal_replay_memory_bytes: or_default(args.wal_replay_memory, || {
+            replay_memory(memory.share(1, 8))
+        }),
         wal_replay_in_background: true,
         wal_on_corruption: match args.wal_on_corruption {
             OnCorruption::Quarantine => varve_tsdb::WalOnCorruption::Quarantine,
@@ -175,4 +188,17 @@ pub(super) fn uploads(args: &ServeArgs, config: &Config) -> Result<Option<Upload
         bytes_per_second: args.objstore.max_bandwidth as u64,
         local_retention_ms: args.objstore.local_retention.map(millis),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_takes_a_part_of_little_memory() {
+        let mib = |n: usize| n << 20;
+        for (limit, expect) in [(64, 16), (400, 50), (2048, 256), (65_536, 256)] {
+            assert_eq!(replay_memory(mib(limit) / 8), mib(expect), "{limit} MiB");
+        }
+    }
 }

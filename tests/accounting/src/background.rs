@@ -1,0 +1,134 @@
+//! The memory of background work, and of a start, with many label names and values.
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use varve_context::QueryContext;
+use varve_model::{Labels, MatchOp, Matcher, Sample, TimeRange};
+use varve_tsdb::{Db, Options, WriteBatch};
+
+use super::{ALLOCATOR, ALONE};
+
+/// Memory of background work that does not grow with the heads: the pages that it reads and writes.
+const FIXED_SIZE_MAX: usize = 4 << 20;
+/// The memory of a replay, the minimum.
+const REPLAY_MEMORY: usize = 16 << 20;
+const N_SERIES: usize = 20_000;
+const LABELS_PER_SERIES: usize = 10;
+/// Time between two flushes in milliseconds.
+const INTERVAL_MS: i64 = 60_000;
+
+/// Returns label sets whose values are all different, with `n_names` names.
+fn series(n_names: usize) -> impl Iterator<Item = Labels> {
+    (0..N_SERIES).map(move |i| {
+        let pairs: Vec<(String, String)> = (0..LABELS_PER_SERIES)
+            .map(|j| i * LABELS_PER_SERIES + j)
+            .map(|n| (format!("label_{}", n % n_names), format!("value-{n}")))
+            .collect();
+        Labels::from_pairs(pairs.iter().map(|(name, value)| (&**name, &**value))).unwrap()
+    })
+}
+
+fn append(db: &Db, n_names: usize, timestamp_ms: i64) {
+    let mut batch = WriteBatch::default();
+    for labels in series(n_names) {
+        let sample = Sample {
+            timestamp_ms,
+            value: 1.0,
+        };
+        batch.push(db.series(&labels).unwrap(), sample, 0);
+    }
+    db.append(&mut batch).unwrap();
+    assert!(batch.rejected().is_empty());
+}
+
+/// Returns the peak of allocated bytes while `work` runs.
+fn peak(work: impl FnOnce()) -> usize {
+    ALLOCATOR.start();
+    work();
+    ALLOCATOR.peak()
+}
+
+fn open(directory: &Path) -> Db {
+    let options = Options {
+        background: false,
+        page_cache_size_bytes: 1 << 20,
+        wal_replay_memory_bytes: REPLAY_MEMORY,
+        wal_replay_in_background: false,
+        ..Options::default()
+    };
+    Db::open(directory, options).unwrap()
+}
+
+/// Returns a matcher of half of the series.
+fn half() -> Vec<Matcher> {
+    vec![Matcher::new(MatchOp::Regexp, "label_0", ".*[02468]0").unwrap()]
+}
+
+#[test]
+fn background_work_needs_no_more_memory_than_is_reserved() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for n_names in [100, 100_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        let mut flushed = 0;
+        for n in 0..3 {
+            append(&db, n_names, n * INTERVAL_MS);
+            flushed = flushed.max(peak(|| {
+                db.flush().unwrap();
+            }));
+        }
+        append(&db, n_names, 3 * INTERVAL_MS);
+        let reserved = db.background_memory();
+        let snapshot = peak(|| {
+            db.snapshot("s", false).unwrap();
+        });
+        let merged = peak(|| db.compact_fully().unwrap());
+        db.delete(
+            half(),
+            TimeRange {
+                start_ms: 0,
+                end_ms: INTERVAL_MS,
+            },
+        )
+        .unwrap();
+        let cleaned = peak(|| db.clean_tombstones().unwrap());
+        println!(
+            "{n_names} names: flush {flushed}, snapshot {snapshot}, merge {merged}, tombstones {cleaned} bytes; \
+             {reserved} are reserved"
+        );
+        // One of each group runs at a time.
+        let with_heads = flushed.max(snapshot);
+        let of_blocks = merged.max(cleaned);
+        assert!(with_heads + of_blocks <= reserved + FIXED_SIZE_MAX);
+    }
+}
+
+/// A start needs the heads, and the memory of replay: after a process was killed for its memory, the
+/// next one does not need more.
+#[test]
+fn a_replay_needs_no_more_memory_than_its_limit_beside_the_heads() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for n_names in [100, 100_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let db = open(directory.path());
+        ALLOCATOR.start();
+        for n in 0..3 {
+            append(&db, n_names, n * INTERVAL_MS);
+        }
+        let written = ALLOCATOR.allocated();
+        let peak_of_writes = ALLOCATOR.peak();
+        drop(db);
+
+        ALLOCATOR.start();
+        let db = open(directory.path());
+        db.wait_replayed(&QueryContext::unbounded()).unwrap();
+        let replayed = ALLOCATOR.allocated();
+        let peak = ALLOCATOR.peak();
+        println!(
+            "{n_names} names: {written} bytes written, peak {peak_of_writes}, {replayed} replayed, peak {peak}"
+        );
+        assert!(peak <= peak_of_writes + REPLAY_MEMORY);
+        assert!(replayed <= written + written / 4 + FIXED_SIZE_MAX);
+    }
+}
