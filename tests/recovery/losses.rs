@@ -106,6 +106,11 @@ impl Prometheus {
     }
 }
 
+/// Refs of Prometheus begin at 1.
+fn ref_of(series: u64) -> [u8; 8] {
+    (series + 1).to_be_bytes()
+}
+
 fn labels_of(series: u64) -> String {
     format!("series_{series}")
 }
@@ -113,12 +118,12 @@ fn labels_of(series: u64) -> String {
 /// Returns a segment with a record of a definition and a record of samples.
 fn segment(series: u64) -> Vec<u8> {
     let name = labels_of(series);
-    let mut definition = [&[1][..], &series.to_be_bytes(), &[1]].concat();
+    let mut definition = [&[1][..], &ref_of(series), &[1]].concat();
     for text in ["__name__", &name] {
         definition.push(text.len() as u8);
         definition.extend_from_slice(text.as_bytes());
     }
-    let mut samples = [&[2][..], &series.to_be_bytes(), &T.to_be_bytes()].concat();
+    let mut samples = [&[2][..], &ref_of(series), &T.to_be_bytes()].concat();
     for idx in 0..N {
         samples.push(0);
         put_zigzag(&mut samples, idx * INTERVAL_MS);
@@ -157,7 +162,7 @@ fn head_chunk(series: u64, samples: std::ops::Range<i64>) -> Vec<u8> {
         encoder.push(sample, 0);
     }
     let chunk = &encoder.finish()[0];
-    let mut bytes = series.to_be_bytes().to_vec();
+    let mut bytes = ref_of(series).to_vec();
     bytes.extend_from_slice(&chunk.min_ms.to_be_bytes());
     bytes.extend_from_slice(&chunk.max_ms.to_be_bytes());
     bytes.push(1);

@@ -289,6 +289,20 @@ mod tests {
         assert_eq!(std::fs::read_dir(&wal).unwrap().count(), 4);
     }
 
+    /// Prometheus opens segment 0 if there is no checkpoint.
+    #[test]
+    fn missing_segments_at_the_beginning_are_created() {
+        for (log, n_created) in [("wal", 2), ("wbl", 0)] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir(dir.path().join(log)).unwrap();
+            std::fs::write(dir.path().join(log).join("00000002"), segment(false)).unwrap();
+            let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
+            assert_eq!(done.created.len(), n_created, "{log}");
+            let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
+            assert_eq!(again.damage.n_damaged(), 0, "{log}");
+        }
+    }
+
     #[test]
     fn a_directory_in_use_is_not_repaired() {
         let dir = tempfile::tempdir().unwrap();
