@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use super::{check_alike, run, text, varve};
-use crate::harness::{Server, missing, promtool};
+use crate::harness::{Server, WriteRequest, missing, promtool, series};
 use crate::recovery::recorded;
 
 fn path(path: &Path) -> &str {
@@ -46,6 +46,40 @@ fn blocks_of(dir: &Path, times_s: &[i64]) {
     succeeded(varve(&[&args[..], &[path(&history), path(dir)]].concat()));
 }
 
+/// The import succeeded, and retention removed the blocks in the same second.
+#[test]
+fn blocks_older_than_the_retention_are_not_imported_unasked() {
+    let server = Server::start(&[
+        "--storage.tsdb.retention.time=30d",
+        "--web.enable-admin-api",
+    ]);
+    let dir = TempDir::new().expect("make a temporary directory");
+    let blocks = dir.path().join("blocks");
+    let now_s = crate::harness::now_ms() / 1000;
+    let write = |name: &str| {
+        let now = series(&[("__name__", name)], &[(now_s * 1000, 1.0)]);
+        server
+            .http()
+            .write(&WriteRequest::new([now]))
+            .expect_status(204);
+    };
+    write("now");
+    blocks_of(&blocks, &[1_700_000_000, now_s - 86_400]);
+    let said = import(&blocks, &server.data_dir());
+    assert!(said.contains("POST /api/v1/admin/tsdb/import"), "{said}");
+    let path_of_import = "/api/v1/admin/tsdb/import";
+    let refused = server.http().post(path_of_import, &[], b"");
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let reason = refused.json()["error"].to_string();
+    assert!(reason.contains("1 blocks to import are older"), "{reason}");
+    assert!(reason.contains("--storage.tsdb.retention.time"), "{reason}");
+    let imported = server
+        .http()
+        .post(&format!("{path_of_import}?expired=true"), &[], b"")
+        .json();
+    assert_eq!(imported["data"]["blocks"], 2, "{imported}");
+}
+
 /// Returns the paths below a directory.
 fn tree(dir: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
@@ -69,7 +103,8 @@ fn writers_refuse_a_directory_of_the_other_program() {
     let ours = dir.path().join("ours");
     let empty = dir.path().join("empty");
     blocks_of(&theirs, &[1_700_000_000]);
-    import(&theirs, &ours);
+    let said = import(&theirs, &ours);
+    assert!(said.contains("--storage.tsdb.retention.time"), "{said}");
     std::fs::create_dir(&empty).expect("make a directory");
     let history = dir.path().join("theirs.om");
     let out = dir.path().join("out");

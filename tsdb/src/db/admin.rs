@@ -165,4 +165,13 @@ impl Db {
     pub fn import(&self) -> Result<usize> {
         self.store.import(&self.path.join("import"))
     }
+
+    /// Returns the number of blocks in the directory `import` whose samples are all older than the
+    /// retention, so that it would remove them soon after their import.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
+    pub fn expired_imports(&self) -> Result<u64> {
+        self.store.expired_imports(&self.path.join("import"))
+    }
 }

@@ -58,6 +58,36 @@ impl Store {
         Ok(paths.len())
     }
 
+    /// Returns the number of blocks of the next import that are older than the retention. See
+    /// [`Db::expired_imports`](crate::Db::expired_imports).
+    ///
+    /// # Errors
+    /// The errors of [`Db::import`](crate::Db::import).
+    pub(crate) fn expired_imports(&self, dir: &Path) -> Result<u64> {
+        let Some(time_ms) = self.retention.lock().time_ms else {
+            return Ok(0);
+        };
+        let mut ends_ms = Vec::new();
+        for path in importable(&*self.options.fs, dir)? {
+            ends_ms.push(self.blocks.open_foreign(&path)?.meta().range.end_ms);
+        }
+        let Some(&newest_ms) = ends_ms.iter().max() else {
+            return Ok(0);
+        };
+        // The import makes its newest sample known, from which retention counts back.
+        let imported_ms = newest_ms.min(self.newest.own_now_ms());
+        let now_ms = self
+            .newest
+            .retention_ms()
+            .unwrap_or(imported_ms)
+            .max(imported_ms);
+        let too_old_ms = now_ms.saturating_sub(time_ms);
+        Ok(ends_ms
+            .iter()
+            .filter(|&&end_ms| end_ms <= too_old_ms)
+            .count() as u64)
+    }
+
     /// Imports blocks with these ids and numbers of flushes, and returns the new paths of their
     /// files. A deletion that runs meanwhile affects all of them.
     fn import_all(

@@ -673,6 +673,11 @@ fn administration() -> Vec<Endpoint> {
         ),
         post("/api/v1/admin/tsdb/import", admin_tsdb::import)
             .about("admin", "Imports blocks from the directory `import`")
+            .takes([optional(
+                "expired",
+                Boolean,
+                "Import blocks that are older than the retention, too.",
+            )])
             .gives::<admin_tsdb::Imported>(),
         post("/api/v1/admin/relabel/enable", admin_relabel::enable)
             .about("admin", "Enables a relabel rule that a query has disabled")

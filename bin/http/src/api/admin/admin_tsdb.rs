@@ -10,6 +10,7 @@ use varve_env::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
+use varve_system::quantity::print_duration;
 use varve_tsdb::{Db, ReadContext};
 
 use super::request::{no_content, run};
@@ -146,12 +147,26 @@ pub(crate) async fn compact(
     change(&app, record, Db::compact_fully).await
 }
 
-/// Imports the blocks in the directory `import` of the data directory.
+/// Imports the blocks in the directory `import` of the data directory. Blocks that retention would
+/// remove at once need a parameter that says so.
 pub(crate) async fn import(
     State(app): State<Arc<App>>,
     Extension(record): Extension<Arc<RequestRecord>>,
+    form: Form,
 ) -> Result {
-    run(&app, record, |store| {
+    let retention = app.settings.retention(&app.config.current()).time;
+    run(&app, record, move |store| {
+        if !form.boolean("expired")? {
+            let n_expired = store.db.expired_imports().map_err(failed)?;
+            if n_expired > 0 {
+                let reason = format!(
+                    "{n_expired} blocks to import are older than the retention of {} (--storage.tsdb.retention.time), \
+                     which would remove them; raise it, or import them with expired=true",
+                    print_duration(retention)
+                );
+                return Err(ApiError::new(ErrorKind::Execution, reason));
+            }
+        }
         let n_blocks = store.db.import().map_err(failed)?;
         Ok(success(&Imported {
             blocks: n_blocks as u64,

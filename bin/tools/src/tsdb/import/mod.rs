@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use varve_env::damage::DamageReport;
 use varve_env::{Fs, RealFs};
 use varve_objstore::BucketConfig;
@@ -27,6 +28,9 @@ use staging::{Built, Staging};
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
+/// Default of `--storage.tsdb.retention.time`.
+const RETENTION_DEFAULT_DAYS: i64 = 15;
+const DAY_MS: i64 = 86_400_000;
 
 impl ImportArgs {
     /// Returns the bucket that is the source, if it is not a data directory.
@@ -176,6 +180,7 @@ fn import_staged(
         Ok(db) => {
             let n_blocks = db.import().context("import the blocks")?;
             println!("imported {n_blocks} blocks");
+            print_age(&db);
             if let Some(found) = exemplars_and_metadata {
                 store_exemplars_and_metadata(&db, found)?;
             }
@@ -193,6 +198,24 @@ fn import_staged(
             Ok(0)
         }
         Err(error) => Err(error).with_context(|| format!("open data directory {path:?}")),
+    }
+}
+
+/// Says which retention the samples need, if they are older than the default one. The next server
+/// would remove them without a word.
+fn print_age(db: &Db) {
+    let Some(range) = db.time_range() else {
+        return;
+    };
+    let age_ms = Timestamp::now()
+        .as_millisecond()
+        .saturating_sub(range.start_ms);
+    let n_days = age_ms / DAY_MS + 1;
+    if n_days > RETENTION_DEFAULT_DAYS {
+        println!(
+            "the oldest sample is {n_days} days old: a server removes it unless its --storage.tsdb.retention.time is \
+             longer (default {RETENTION_DEFAULT_DAYS}d)"
+        );
     }
 }
 
