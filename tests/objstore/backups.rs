@@ -307,9 +307,9 @@ fn a_bucket_is_imported() {
     );
     check_answers(server.http(), imported.http(), &[]);
     drop(import(&copy, "skipped 2 of 5 blocks", &[]));
-    drop(import(
-        &bucket,
-        "skipped 5 of 5 blocks",
-        &["--block-label=replica=b"],
-    ));
+    // No block has these labels, which used to be a success.
+    let data = copy.path.with_extension("data");
+    let config = bucket.config_file();
+    let error = fail(&["import", &config, text(&data), "--block-label=replica=b"]);
+    assert!(error.contains("nothing was imported"), "{error}");
 }

@@ -56,7 +56,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
     let staged = stage(args)?;
     let n_imported = import_staged(args, staged.exemplars_and_metadata)?;
     if staged.n_samples == 0 && n_imported == 0 {
-        eprintln!("nothing was imported: {:?} has no samples", args.source);
+        eprintln!("nothing was imported from {:?}", args.source);
         return Ok(Verdict::Damaged);
     }
     Ok(staged.verdict)
