@@ -26,12 +26,7 @@ const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];
 /// # Errors
 /// All errors of the file. If there are unknown fields, only errors about these.
 pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<FileError>> {
-    let mut checker = Checker {
-        file,
-        features: options.features,
-        group: String::new(),
-        errors: Vec::new(),
-    };
+    let mut checker = Checker::new(file, options.features);
     if !options.ignore_unknown_fields {
         checker.unknown_fields();
     }
@@ -49,6 +44,13 @@ pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<F
         Some(manifest) => errors.map(|error| error.within(manifest)).collect(),
         None => errors.collect(),
     })
+}
+
+/// Returns an error for each unknown field of a file.
+pub(super) fn unknown_fields(file: &RawFile) -> Vec<FileError> {
+    let mut checker = Checker::new(file, Features::default());
+    checker.unknown_fields();
+    checker.errors
 }
 
 /// Returns an error for each group whose name and manifest another group of the text has as well.
@@ -90,7 +92,16 @@ struct Checker<'a> {
     errors: Vec<FileError>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    fn new(file: &'a RawFile, features: Features) -> Self {
+        Self {
+            file,
+            features,
+            group: String::new(),
+            errors: Vec::new(),
+        }
+    }
+
     /// Adds an error about fields.
     fn error(&mut self, paths: &[Vec<Step>], message: String) {
         let positions = paths

@@ -25,6 +25,23 @@ pub struct RawFile {
 }
 
 impl RawFile {
+    /// Creates a rule file that is not in a manifest.
+    pub(super) fn new(
+        groups: Vec<RawGroup>,
+        unknown: Vec<String>,
+        document: usize,
+        source: Source,
+    ) -> Self {
+        Self {
+            manifest: None,
+            groups,
+            unknown,
+            document,
+            path: Vec::new(),
+            source,
+        }
+    }
+
     /// Returns the position of a field below the mapping with `groups`.
     pub(super) fn locate(&self, path: &[Step]) -> Option<Position> {
         let path = [&self.path, path].concat();
@@ -45,8 +62,6 @@ pub(super) fn read_for(
     text: &str,
     request: Option<&QueryContext>,
 ) -> Result<Vec<RawFile>, FileError> {
-    // YAML allows a byte order mark.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = source_of(text, request)?;
     let mut files = Vec::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(source.text()).enumerate() {
@@ -65,7 +80,10 @@ pub(super) fn read_for(
     Ok(files)
 }
 
-fn source_of(text: &str, request: Option<&QueryContext>) -> Result<Source, FileError> {
+/// Returns the text to parse, of a file or of a request.
+pub(super) fn source_of(text: &str, request: Option<&QueryContext>) -> Result<Source, FileError> {
+    // YAML allows a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match request {
         Some(ctx) => Source::of_request(ctx, text),
         None => Ok(Source::new(text)),

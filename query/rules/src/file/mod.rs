@@ -20,6 +20,7 @@ mod error;
 mod locate;
 pub(crate) mod mapping;
 mod raw;
+mod unknown;
 mod yaml;
 
 use varve_context::QueryContext;
@@ -140,7 +141,17 @@ pub struct Parsed {
 pub fn parse(text: &str, options: &Options) -> Result<Parsed, Vec<FileError>> {
     let mut parsed = Parsed::default();
     let mut errors = Vec::new();
-    let raws = read_for(text, options.request.as_ref()).map_err(|error| vec![error])?;
+    let request = options.request.as_ref();
+    let raws = match read_for(text, request) {
+        Ok(raws) => raws,
+        Err(error) => {
+            errors.push(error);
+            if !options.ignore_unknown_fields {
+                errors.extend(unknown::find(text, request));
+            }
+            return Err(errors);
+        }
+    };
     errors.extend(check::repeated_in_manifests(&raws));
     for raw in raws {
         if raw.manifest.is_none() && raw.document > 0 {

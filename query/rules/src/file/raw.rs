@@ -37,6 +37,27 @@ pub struct RawRule {
     pub(super) unknown: Vec<String>,
 }
 
+/// The keys of a group.
+pub(super) const GROUP_KEYS: [&str; 7] = [
+    "name",
+    "interval",
+    "query_offset",
+    "limit",
+    "state",
+    "labels",
+    "rules",
+];
+/// The keys of a rule.
+pub(super) const RULE_KEYS: [&str; 7] = [
+    "record",
+    "alert",
+    "expr",
+    "for",
+    "keep_firing_for",
+    "labels",
+    "annotations",
+];
+
 impl RawRule {
     /// Returns the name of the alert or of the metric.
     #[must_use]

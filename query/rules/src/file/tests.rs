@@ -41,6 +41,51 @@ fn files_that_prometheus_accepts_are_valid() {
     );
 }
 
+/// The error of a value hid the unknown fields of the whole file; promtool names all of them.
+#[test]
+fn an_error_of_a_value_does_not_hide_unknown_fields() {
+    let text = "groups:\n- name: a\n  rules:\n  - {record: r, expr: up, foo: 1}\n  - alert: b\n    expr: [1]\n    bar: x\n\
+                - {nam: c}\ntop: 1\n";
+    check(
+        text,
+        &[
+            "6:11: groups[0].rules[1].expr: invalid type: sequence, expected a string",
+            "9:1: field top is unknown",
+            "4:27: group \"a\", rule 1, \"r\": field foo is unknown",
+            "7:5: group \"a\", rule 2, \"b\": field bar is unknown",
+            "8:4: group \"\": field nam is unknown",
+        ],
+    );
+    // Without lists of groups and rules there is nothing to look for.
+    let text = "groups:\n- name: a\n  rules: 5\n  foo: 1\n";
+    let errors = parse(text, &Options::default()).err().unwrap_or_default();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+}
+
+#[test]
+fn every_key_of_groups_and_rules_is_known() {
+    let read = |text: &str| document::read(text).map(|files| files.into_iter().next());
+    for (keys, before) in [
+        (raw::GROUP_KEYS, "groups: [{"),
+        (raw::RULE_KEYS, "groups: [{rules: [{"),
+    ] {
+        let after = if before.ends_with("rules: [{") {
+            "}]}]"
+        } else {
+            "}]"
+        };
+        for key in keys {
+            let file = read(&format!("{before}{key}: {after}")).unwrap().unwrap();
+            let group = &file.groups[0];
+            assert!(group.unknown.is_empty(), "{key}");
+            assert!(
+                group.rules.iter().all(|rule| rule.unknown.is_empty()),
+                "{key}"
+            );
+        }
+    }
+}
+
 #[test]
 fn groups_and_rules_have_all_fields() {
     let file = "groups:\n- {name: g, interval: 1m, query_offset: 30s, limit: 7, state: dry_run, labels: {a: g, b: g}, rules: [\n\
@@ -108,7 +153,10 @@ fn errors_have_positions() {
         ),
         (
             "  - expr: up\n    alert: A\n    annotation: {}\n    labels: {a: {b: c}}",
-            &["7:17: groups[0].rules[0].labels.a: invalid type: map, expected a string"],
+            &[
+                "7:17: groups[0].rules[0].labels.a: invalid type: map, expected a string",
+                "6:5: group \"g\", rule 1, \"A\": field annotation is unknown",
+            ],
         ),
         (
             "  - expr: up\n    alert: A\n    annotation: {}\n",
