@@ -100,7 +100,8 @@ pub(crate) fn excess<'a>(
         }
         RejectionReason::LabelSetTooLarge => {
             let size: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
-            Some(format!("{size} bytes of labels"))
+            // Relabel rules may have made it larger.
+            (size > LABELS_SIZE_MAX).then(|| format!("{size} bytes of labels"))
         }
         _ => None,
     }
@@ -280,13 +281,21 @@ mod tests {
                 RejectionReason::LabelValueTooLong { limit: 4 },
                 "5 bytes in label long_name",
             ),
-            (RejectionReason::LabelSetTooLarge, "24 bytes of labels"),
         ] {
             let found = excess(pairs.into_iter(), reason);
             assert_eq!(found.as_deref(), Some(expect), "{reason}");
         }
-        let other = excess(pairs.into_iter(), RejectionReason::OutOfOrder);
-        assert_eq!(other, None);
+        for reason in [
+            RejectionReason::LabelSetTooLarge,
+            RejectionReason::OutOfOrder,
+        ] {
+            assert_eq!(excess(pairs.into_iter(), reason), None);
+        }
+        let large = vec![b'x'; LABELS_SIZE_MAX];
+        let pairs: [(&[u8], &[u8]); 1] = [(b"a", &large)];
+        let found = excess(pairs.into_iter(), RejectionReason::LabelSetTooLarge);
+        let expect = format!("{} bytes of labels", LABELS_SIZE_MAX + 1);
+        assert_eq!(found, Some(expect));
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub struct ServeArgs {
     pub(crate) shards: usize,
 
     /// How long to retain samples, counted back from the newest sample or the clock, whichever is
-    /// earlier [default: 15d if no size is set, otherwise forever] [0: forever]
+    /// earlier [default: 15d if nothing else limits retention, otherwise forever] [0: forever]
     #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) retention_time: Option<Duration>,
 
@@ -201,7 +201,7 @@ pub struct ServeArgs {
     pub(crate) wal_replay_concurrency: usize,
 
     /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB [0:
-    /// 256 MiB, at most an eighth of --memory.limit]
+    /// an eighth of --memory.limit, from 16 MiB to 256 MiB]
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 

@@ -301,7 +301,9 @@ impl S3Section {
     /// Returns where credentials come from: the keys here, those of the environment, or a role. The
     /// role of an instance is used only for buckets of AWS, or if the configuration says so.
     fn credentials(&self, region: &str, env: &impl Fn(&str) -> String) -> Result<Source> {
-        let has_keys = !self.access_key.is_empty() || !self.secret_key.0.is_empty();
+        let has_keys = !self.access_key.is_empty()
+            || !self.secret_key.0.is_empty()
+            || !self.session_token.0.is_empty();
         if self.aws_sdk_auth {
             ensure!(!has_keys, "aws_sdk_auth excludes access_key and secret_key");
         } else if has_keys {
@@ -726,6 +728,8 @@ mod tests {
         assert!(both.contains("aws_sdk_auth excludes"), "{both}");
         let half = source(&format!("{aws}, access_key: a"), &keys);
         assert!(half.contains("must be set together"), "{half}");
+        let token = source(&format!("{aws}, session_token: t"), &keys);
+        assert!(token.contains("must be set together"), "{token}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Sources: "AWS SDKs and Tools Reference Guide", chapter "Standardized credential providers", and
 //! "AssumeRoleWithWebIdentity" in the reference of AWS STS.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ use crate::xml;
 
 /// Credentials are renewed this long before they expire.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
+/// Minimum time between two attempts to renew credentials that are still valid.
+const RENEW_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time of a request for credentials.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a response with credentials, and of a file with a token.
@@ -60,7 +63,7 @@ pub(super) enum Source {
     /// A URL without credentials of its own, or with a token.
     Container {
         url: String,
-        token: String,
+        token: Secret,
         token_file: PathBuf,
     },
     /// The metadata service, by its URL.
@@ -72,6 +75,8 @@ pub(super) enum Source {
 pub(super) struct CachedCredentials {
     source: Source,
     current: Option<Credentials>,
+    /// When they were last asked for.
+    asked: Option<Timestamp>,
 }
 
 /// The response of a container's endpoint and of the metadata service.
@@ -145,7 +150,7 @@ impl Source {
         check_container_url(&url).context("AWS_CONTAINER_CREDENTIALS_FULL_URI")?;
         Ok(Some(Self::Container {
             url,
-            token: env("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+            token: Secret(env("AWS_CONTAINER_AUTHORIZATION_TOKEN")),
             token_file: env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE").into(),
         }))
     }
@@ -187,7 +192,7 @@ impl Source {
             } => {
                 // The file is read each time: its token expires.
                 let token = if token_file.as_os_str().is_empty() {
-                    token.clone()
+                    token.0.clone()
                 } else {
                     read_text(token_file, SIZE_MAX as u64)?.trim().to_owned()
                 };
@@ -209,6 +214,7 @@ impl CachedCredentials {
         Self {
             source,
             current: None,
+            asked: None,
         }
     }
 
@@ -219,10 +225,13 @@ impl CachedCredentials {
     /// If there are none and the source has none.
     pub(super) fn get(&mut self, now: Timestamp) -> Result<&Credentials> {
         let is_due = match &self.current {
-            Some(current) => current.expire_within(RENEW_BEFORE, now),
-            None => true,
+            Some(current) if !current.expire_within(Duration::ZERO, now) => {
+                current.expire_within(RENEW_BEFORE, now) && self.may_ask_again(now)
+            }
+            _ => true,
         };
         if is_due {
+            self.asked = Some(now);
             match self.source.fetch() {
                 Ok(credentials) => self.current = Some(credentials),
                 Err(error) => {
@@ -243,6 +252,17 @@ impl CachedCredentials {
         self.current
             .as_ref()
             .context("there are no credentials for the bucket")
+    }
+}
+
+impl CachedCredentials {
+    /// Returns `true` if the last attempt to renew is long enough ago, so that an issuer that does
+    /// not answer does not delay each request.
+    fn may_ask_again(&self, now: Timestamp) -> bool {
+        self.asked.is_none_or(|asked| {
+            let since = now.duration_since(asked);
+            since.is_negative() || since.unsigned_abs() >= RENEW_INTERVAL
+        })
     }
 }
 
@@ -343,7 +363,10 @@ fn check_container_url(url: &str) -> Result<()> {
         Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
         _ => authority,
     };
-    let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+    let address: Option<Ipv4Addr> = host.parse().ok();
+    let is_loopback = host == "localhost"
+        || host == "[::1]"
+        || address.is_some_and(|address| address.is_loopback());
     ensure!(
         is_loopback || CONTAINER_HOSTS.contains(&host),
         "{url:?} is neither https nor a loopback or link-local address of AWS"
@@ -527,7 +550,7 @@ mod tests {
         ]);
         let source = Source::Container {
             url: issuer.url.clone(),
-            token: String::new(),
+            token: Secret::default(),
             token_file: PathBuf::new(),
         };
         let mut credentials = CachedCredentials::new(source);
@@ -542,6 +565,8 @@ mod tests {
         assert_eq!(issuer.requests.lock().len(), 1);
         // The renewal fails, and the credentials are valid for four more minutes.
         assert_eq!(key_at("2026-01-01T00:56:00Z").unwrap(), "first");
+        assert_eq!(key_at("2026-01-01T00:56:29Z").unwrap(), "first");
+        assert_eq!(issuer.requests.lock().len(), 2);
         assert_eq!(key_at("2026-01-01T00:57:00Z").unwrap(), "second");
         let error = key_at("2026-01-01T02:00:00Z").unwrap_err();
         assert!(error.contains("returned 500"), "{error}");
@@ -561,6 +586,8 @@ mod tests {
         }
         for bad in [
             "http://example.com/x",
+            "http://127.0.0.1.example.com/x",
+            "http://127.1@example.com/",
             "http://169.254.170.2.example.com",
             "ftp://localhost",
             "localhost",

@@ -145,12 +145,15 @@ pub fn find<I: Inventory>(
 }
 
 /// Returns `true` for buckets of a classic histogram if the job has a metric of the histogram's
-/// name. Only a native histogram has that name: classic ones have suffixes.
+/// name, too. Only a native histogram has that name: classic ones have suffixes, and an exporter
+/// has no two metrics of one name.
 fn has_native(metric: &MetricId, metrics: &BTreeMap<MetricId, MetricSize>) -> bool {
     metric.name.strip_suffix("_bucket").is_some_and(|name| {
-        metrics.contains_key(&MetricId {
-            job: metric.job.clone(),
-            name: name.to_owned(),
+        ["", "_count", "_sum"].iter().all(|suffix| {
+            metrics.contains_key(&MetricId {
+                job: metric.job.clone(),
+                name: format!("{name}{suffix}"),
+            })
         })
     })
 }
@@ -525,16 +528,15 @@ mod tests {
 
     #[test]
     fn used_buckets_beside_a_native_histogram_are_listed() {
-        let scrape =
-            "h 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\ng_bucket{le=\"+Inf\"} 1\n";
-        let exprs = ["h_bucket", "g_bucket"];
+        let scrape = "h 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_count 1\nh_sum 1\ns3 1\ns3_bucket 1\n";
+        let exprs = ["h_bucket", "s3_bucket"];
         let classic = |exprs: &[&str]| -> Vec<_> {
             let listed = found(scrape, exprs, false).classic_beside_native;
             listed.into_iter().map(|f| (f.metric, f.series)).collect()
         };
         assert_eq!(classic(&exprs), [("h_bucket".to_owned(), 4)]);
         // Unused buckets are listed as unused only.
-        assert_eq!(classic(&["h", "g_bucket"]), []);
+        assert_eq!(classic(&["h", "s3_bucket"]), []);
     }
 
     #[test]

@@ -78,7 +78,8 @@ pub trait Fs: Debug + Send + Sync {
     /// Returns the size in bytes of the volume of a file or directory, used and free space together.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file or directory.
+    /// `NotFound` if there is no such file or directory; `Unsupported` if the file system does not
+    /// know its size.
     fn volume_size(&self, path: &Path) -> io::Result<u64>;
 
     /// Locks a file, which is created if it does not exist, until the returned value is dropped or

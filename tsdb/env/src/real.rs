@@ -81,7 +81,11 @@ impl Fs for RealFs {
 
     fn volume_size(&self, path: &Path) -> io::Result<u64> {
         let volume = rustix::fs::statvfs(path)?;
-        Ok(volume.f_blocks.saturating_mul(volume.f_frsize))
+        match volume.f_blocks.saturating_mul(volume.f_frsize) {
+            // Some file systems in user space do not know their size.
+            0 => Err(io::Error::from(io::ErrorKind::Unsupported)),
+            size => Ok(size),
+        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

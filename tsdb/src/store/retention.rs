@@ -96,17 +96,16 @@ impl Store {
         self.remove(&blocks)
     }
 
-    /// Returns the maximum size of blocks and log in bytes. A volume whose size is not known now
-    /// limits nothing.
+    /// Returns the maximum size of blocks and log in bytes.
     fn retained_bytes_max(&self, size: Option<RetentionSize>) -> Option<u64> {
         match size? {
             RetentionSize::Bytes(size) => Some(size),
-            RetentionSize::VolumePercent(percent) => {
-                match self.options.fs.volume_size(&self.wal_dir) {
+            RetentionSize::VolumePercent { percent, otherwise } => {
+                match self.options.fs.volume_size(self.blocks.dir()) {
                     Ok(size) => Some((size as f64 * percent / 100.0) as u64),
                     Err(error) => {
                         tracing::error!(%error, "retention does not know the size of the volume");
-                        None
+                        otherwise
                     }
                 }
             }

@@ -99,12 +99,14 @@ impl Retention {
     /// Returns the maximum size of blocks and WAL, if there is one.
     #[must_use]
     pub fn size_limit(&self) -> Option<RetentionSize> {
+        let bytes = Some(self.size as u64).filter(|&size| size > 0);
         if self.percentage > 0.0 {
-            Some(RetentionSize::VolumePercent(self.percentage))
-        } else if self.size > 0 {
-            Some(RetentionSize::Bytes(self.size as u64))
+            Some(RetentionSize::VolumePercent {
+                percent: self.percentage,
+                otherwise: bytes,
+            })
         } else {
-            None
+            bytes.map(RetentionSize::Bytes)
         }
     }
 }

@@ -88,11 +88,23 @@ impl Report<'_> {
             &findings.nameless,
             lines_max,
         );
-        let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
+        // A problem without an expression is that of a whole file.
+        let mut unread = Vec::new();
+        let mut unparsed = Vec::new();
+        for problem in self.problems {
+            let lines = if problem.text.is_empty() {
+                &mut unread
+            } else {
+                &mut unparsed
+            };
+            lines.push(problem.to_string());
+        }
+        let title = "Not read: nothing in it counts as used";
+        list(&mut text, title, &unread, lines_max);
         list(
             &mut text,
             "Not parsed, and counted as using every metric that it names",
-            &problems,
+            &unparsed,
             lines_max,
         );
         list(&mut text, "Notes", &self.notes, lines_max);

@@ -140,7 +140,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) concurrency: usize,
 
-    /// Memory limit for the replay of Varve's WAL besides the heads [0: the default of a server]
+    /// Memory limit for the replay of Varve's WAL besides the heads [0: 256 MiB]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
 

@@ -35,8 +35,13 @@ pub(crate) struct Retention {
 pub enum RetentionSize {
     /// Bytes.
     Bytes(u64),
-    /// A percentage of the size of the volume, from 0 to 100.
-    VolumePercent(f64),
+    /// A part of the size of the volume.
+    VolumePercent {
+        /// From 0 to 100.
+        percent: f64,
+        /// Bytes to use while the size of the volume is not known; `None` is unlimited.
+        otherwise: Option<u64>,
+    },
 }
 
 /// How far retention has come, from one round to the next. Held by the thread that compacts.

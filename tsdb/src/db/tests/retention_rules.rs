@@ -84,12 +84,19 @@ fn a_percentage_of_the_volume_limits_the_size() {
     fs.set_room(1 << 20);
     let volume = fs.volume_size(Path::new("data")).unwrap();
     assert!(volume > 1 << 20, "{volume}");
-    for (percent, n_blocks) in [(100.0, 5), (1e-3, 0)] {
-        let size = RetentionSize::VolumePercent(percent);
-        db.set_retention(None, Some(size), Vec::new());
+    let size = |percent, otherwise| Some(RetentionSize::VolumePercent { percent, otherwise });
+    let n_blocks_with = |size| {
+        db.set_retention(None, size, Vec::new());
         db.compact().unwrap();
-        assert_eq!(db.blocks().len(), n_blocks, "{percent}");
-    }
+        db.blocks().len()
+    };
+    assert_eq!(n_blocks_with(size(100.0, Some(0))), 5);
+    // While the size of the volume is not known, the other limit counts.
+    fs.set_room(u64::MAX);
+    assert_eq!(n_blocks_with(size(1e-3, None)), 5);
+    assert_eq!(n_blocks_with(size(1e-3, Some(u64::MAX))), 5);
+    fs.set_room(1 << 20);
+    assert_eq!(n_blocks_with(size(1e-3, Some(u64::MAX))), 0);
 }
 
 #[test]

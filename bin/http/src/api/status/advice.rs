@@ -24,6 +24,8 @@ use crate::serving::run::{RequestClass, Work, job_fn, run_shared};
 use crate::serving::state::HttpState;
 use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 
+/// The retention that sizes assume while samples have no maximum age: the default.
+const RETENTION_ASSUMED: Duration = Duration::from_secs(15 * 86_400);
 /// The formats of the rules.
 pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
@@ -55,7 +57,10 @@ pub(crate) async fn status(
         start_ms: now_ms - settings.query.lookback_delta_ms + 1,
         end_ms: now_ms,
     };
-    let retention = settings.retention(&state.app.config.current()).time;
+    let retention = match settings.retention(&state.app.config.current()).time {
+        Duration::ZERO => RETENTION_ASSUMED,
+        time => time,
+    };
     let request = Request {
         used_since_ms,
         labels,

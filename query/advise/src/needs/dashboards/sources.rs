@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Types of data sources whose queries are PromQL.
+/// Parts of the types of data sources whose queries are PromQL. Plugins of vendors have such names:
+/// `grafana-amazonprometheus-datasource`, `victoriametrics-metrics-datasource`.
 const PROMQL_TYPES: [&str; 6] = [
     "prometheus",
-    "grafana-amazonprometheus-datasource",
-    "grafana-azureprometheus-datasource",
     "victoriametrics-datasource",
-    "victoriametrics-metrics-datasource",
-    "prometheusdatasource",
+    "victoriametrics-metrics",
+    "mimir",
+    "thanos",
+    "cortex",
 ];
 /// The name of a panel's source if each of its queries has its own.
 const MIXED: &str = "-- Mixed --";
-/// Names of data sources that are not PromQL: those of Grafana itself, and those that Grafana
-/// proposes for a new data source of its core plugins. Only a reference without a type is looked
-/// up here.
+/// Names of data sources that are not PromQL: those of Grafana itself, and the default names of
+/// Grafana's core plugins. Only a reference without a type is looked up here.
 const OTHER_NAMES: &str = "-- Grafana --|-- Dashboard --|__expr__|alertmanager|cloudwatch|dashboard|elasticsearch|grafana\
                            |graphite|influxdb|jaeger|loki|mssql|mysql|opentsdb|parca|postgres|postgresql|pyroscope\
                            |stackdriver|tempo|testdata|zipkin";
@@ -70,8 +70,8 @@ impl Sources {
         }
     }
 
-    /// Returns whether the queries of an object are PromQL. Those of a source with an unknown name
-    /// are. Returns `None` if the object names no single source: then the enclosing object does, or
+    /// Returns whether the queries of an object are PromQL. A source whose name is unknown counts as
+    /// PromQL. Returns `None` if the object names no single source: then the enclosing object does, or
     /// the default data source answers.
     pub(super) fn is_promql(&self, object: &Map<String, Value>) -> Option<bool> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -128,9 +128,8 @@ impl Sources {
 }
 
 fn is_promql_type(kind: &str) -> bool {
-    PROMQL_TYPES
-        .iter()
-        .any(|promql| kind.eq_ignore_ascii_case(promql))
+    let kind = kind.to_ascii_lowercase();
+    PROMQL_TYPES.iter().any(|promql| kind.contains(promql))
 }
 
 /// Returns the name in `$name`, `${name}`, `${name:format}` or `[[name]]`.
@@ -179,6 +178,7 @@ mod tests {
             json!({"datasource": {"type": "prometheus", "uid": "x"}}),
             json!({"datasource": {"type": "Prometheus"}}),
             json!({"datasource": {"type": "grafana-amazonprometheus-datasource"}}),
+            json!({"datasource": {"type": "our-prometheus-proxy", "uid": "x"}}),
             json!({"datasource": "$datasource"}),
             json!({"datasource": "${datasource}"}),
             json!({"datasource": "${datasource:raw}"}),
