@@ -89,21 +89,6 @@ pub struct Notification {
 const TEXT_SIZE: usize = 64;
 
 impl Alert {
-    /// Makes the alert one that becomes active at `tick`, and that was never sent.
-    pub(crate) fn begin_again(&mut self, tick: Time, pending_for: Duration) {
-        let fires_at_once = pending_for.is_zero();
-        self.state = if fires_at_once {
-            AlertState::Firing
-        } else {
-            AlertState::Pending
-        };
-        self.active_at = tick;
-        self.fired_at = fires_at_once.then_some(tick);
-        self.last_sent_at = None;
-        self.was_sent_as_firing = false;
-        self.keep_firing_since = None;
-    }
-
     /// Returns about the memory of the alert, with its entry in [`Alerts`].
     pub(crate) fn size(&self) -> usize {
         let mut size = 2 * size_of::<Self>() + self.labels.size();

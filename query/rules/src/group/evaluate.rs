@@ -43,6 +43,9 @@ pub(super) struct GroupEvaluation<'a> {
     pub(super) offset: Duration,
     pub(super) mode: Mode,
     pub(super) scans: Option<SharedScans>,
+    /// Whether this is the first evaluation after a restart with alerts that several rules may have
+    /// written.
+    pub(super) has_shared_alerts: bool,
     pub(super) storage: &'a dyn Storage,
     pub(super) settings: &'a GroupSettings,
 }
@@ -87,14 +90,11 @@ impl Group {
             offset,
             mode,
             scans: storage.shared_scans(&self.scan_plan, (tick - offset).ms()),
+            has_shared_alerts: std::mem::take(&mut self.state.lock().has_shared_alerts),
             storage,
             settings,
         };
         let totals = evaluation.evaluate_rules();
-
-        if std::mem::take(&mut self.state.lock().shares_alerts) {
-            self.begin_shared_alerts_again(tick);
-        }
 
         // If a rule was skipped, it may still continue series that `write_stale` would end.
         if totals.durations.len() == self.rules.len() {
@@ -168,12 +168,20 @@ impl GroupEvaluation<'_> {
         (self.tick - self.offset).ms()
     }
 
-    /// Evaluates the rules: one batch of independent rules after the other.
+    /// Evaluates the rules: one batch of independent rules after the other. With shared alerts, in
+    /// the order of the file: a rule must know those of the rules before it.
     fn evaluate_rules(&self) -> Totals {
         let totals = Mutex::new(Totals {
             durations: Vec::with_capacity(self.group.rules.len()),
             ..Totals::default()
         });
+        if self.has_shared_alerts {
+            for idx in 0..self.group.rules.len() {
+                self.evaluate_in_batch(idx, &totals);
+                self.invalidate_written_scans(&[idx]);
+            }
+            return totals.into_inner();
+        }
         for batch in &self.group.batches {
             match &self.settings.threads {
                 Some(threads) => {
@@ -349,7 +357,10 @@ impl GroupEvaluation<'_> {
         // Each sample becomes an alert, so too many samples fail before their templates are
         // expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
-        let previous = rule.state.lock().alerts.clone();
+        let mut previous = rule.state.lock().alerts.clone();
+        if self.has_shared_alerts {
+            self.group.forget_shared_alerts(rule, &mut previous);
+        }
         let ((alerts, outputs), charge) = self.with_templates(rule, alerting, |evaluation| {
             alert::evaluate(evaluation, previous, result)
         })?;

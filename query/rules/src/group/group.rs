@@ -61,7 +61,7 @@ pub(super) struct State {
     /// restart. They end after the next evaluation unless a rule writes them.
     pub(super) stale: Vec<Labels>,
     /// `true` if alerts were loaded that several rules may have written before a restart.
-    pub(super) shares_alerts: bool,
+    pub(super) has_shared_alerts: bool,
     pub(super) status: GroupStatus,
 }
 

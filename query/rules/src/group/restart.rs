@@ -130,7 +130,7 @@ impl Group {
         }
         let mut state = self.state.lock();
         state.restores = false;
-        state.shares_alerts = !shared.is_empty();
+        state.has_shared_alerts = !shared.is_empty();
         state.status.last_tick = Some(last);
         state.stale.extend(shared);
         Ok(())
@@ -149,20 +149,18 @@ impl Group {
         active.map(|(labels, _)| labels.clone()).collect()
     }
 
-    /// Begins alerts again at `tick` that an earlier rule has with the same labels. The store has one
-    /// series for both, with the time of the earlier one: the sample of the other is a duplicate.
-    pub(super) fn begin_shared_alerts_again(&self, tick: Time) {
-        let mut earlier_rules = BTreeSet::new();
-        for rule in &self.rules {
-            let RuleKind::Alerting(alerting) = &rule.definition.kind else {
-                continue;
-            };
-            for (labels, alert) in &mut rule.state.lock().alerts {
-                if alert.state != AlertState::Inactive && earlier_rules.contains(labels) {
-                    alert.begin_again(tick, duration(alerting.for_ms));
-                }
+    /// Removes the alerts of a rule that an earlier rule has with the same labels. The store has one
+    /// series for both, with the time of the earlier one: the sample of the other is a duplicate. So
+    /// the alert of the later rule becomes active now, if it matches.
+    pub(super) fn forget_shared_alerts(&self, rule: &Rule, alerts: &mut Alerts) {
+        let earlier_rules = self
+            .rules
+            .iter()
+            .take_while(|earlier| !std::ptr::eq(*earlier, rule));
+        for earlier in earlier_rules.filter(|earlier| earlier.is_alerting()) {
+            for labels in self.shared_alerts(earlier) {
+                alerts.remove(&labels);
             }
-            earlier_rules.extend(self.shared_alerts(rule));
         }
     }
 
@@ -301,6 +299,7 @@ impl Continuation<'_> {
             offset,
             mode: Mode::CatchUp,
             scans: None,
+            has_shared_alerts: false,
             storage,
             settings,
         };

@@ -99,6 +99,26 @@ fn an_alert_of_two_rules_keeps_the_time_of_the_first_only() {
     assert_eq!(active_at(&group, 1), (AlertState::Firing, start));
 }
 
+/// The second rule fired with the time of the first: it sent a notification and wrote ALERTS before
+/// its alert began again.
+#[test]
+fn an_alert_of_two_rules_is_not_sent_with_the_time_of_the_first() {
+    let rules = "{alert: A, expr: e, for: 1h}, {alert: A, expr: f, for: 5m}";
+    let (group, fake, start) = restart(rules, 10, 0);
+    group
+        .continue_from(at(start - 1), at(start - 1), &fake, &settings())
+        .unwrap();
+    fake.set("f", Ok(vec![("m a=1", 5.0)]));
+    for minute in 0..5 {
+        evaluate(&group, &fake, (start + minute) * MINUTE);
+        assert!(fake.take_sent().is_empty(), "{minute}");
+    }
+    let is_firing = |(labels, _): &(Labels, Sample)| labels.get("alertstate") == Some("firing");
+    assert!(!fake.written.lock().iter().any(is_firing));
+    evaluate(&group, &fake, (start + 5) * MINUTE);
+    assert_eq!(fake.take_sent().len(), 1);
+}
+
 impl Fake {
     fn take_written_after(&self, seconds: i64) -> bool {
         self.written
