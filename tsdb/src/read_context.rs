@@ -51,8 +51,8 @@ impl ReadContext {
     }
 
     /// Returns `true` if the request may read every series that has certain values of some labels,
-    /// whatever its other labels and its name are. `label` returns the value of a label, which may
-    /// be empty, or `None` if it may have any.
+    /// whatever its other labels are. `label` returns the value of a label, which may be empty, or
+    /// `None` if it may have any. Ignores matchers on the name: the caller checks it.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.

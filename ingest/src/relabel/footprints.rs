@@ -137,6 +137,11 @@ impl Footprints {
         Ok(found.into_iter().collect())
     }
 
+    /// Removes all footprints.
+    pub(super) fn clear(&self) {
+        *self.state.lock() = Arc::default();
+    }
+
     /// Returns the number of footprints.
     pub(super) fn len(&self) -> usize {
         self.state.lock().n_total

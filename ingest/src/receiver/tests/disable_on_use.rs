@@ -304,6 +304,29 @@ fn labels_of_new_tenants_are_remembered_from_the_next_sample_on() {
     assert_eq!(uses(), 1);
 }
 
+/// Footprints without the label of a new tenant used up the limit, though nobody could use them.
+#[test]
+fn footprints_without_the_label_of_a_new_tenant_make_room() {
+    let fixture = Fixture::new(Limits::for_tests());
+    fixture.receiver.set_tenant_label_names(&["pod".to_owned()]);
+    let rule = RelabelConfig {
+        disable_on_use: true,
+        ..drop_where("__name__", "m")
+    };
+    set(&fixture, vec![rule]);
+    let dropped: Vec<_> = (0..5_000)
+        .map(|pod| series(&[("__name__", "m"), ("pod", &pod.to_string())], &[(T, 1.0)]))
+        .collect();
+    fixture.write(&dropped).unwrap();
+    assert_eq!(fixture.receiver.n_footprints(), 1 + 4_096);
+    let names = ["team".to_owned()];
+    fixture.receiver.set_tenant_label_names(&names);
+    assert_eq!(fixture.receiver.n_footprints(), 1);
+    let of_team = [("__name__", "m"), ("pod", "0"), ("team", "a")];
+    fixture.write(&[series(&of_team, &[(T + 1, 1.0)])]).unwrap();
+    assert_eq!(fixture.receiver.n_footprints(), 1 + 1);
+}
+
 /// Each value of a label that the matchers of a tenant name took one footprint of the rule, until
 /// none was left for other metrics.
 #[test]

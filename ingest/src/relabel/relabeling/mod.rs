@@ -378,7 +378,9 @@ impl ActiveRelabeling {
     }
 
     /// Returns the same rules in a new generation, whose footprints have other labels of tenants.
+    /// The earlier footprints of tenants lack these labels, and would only use up the limits.
     pub(crate) fn with_tenant_label_names(&self, names: &[String]) -> Self {
+        self.relabeling.dropped_of_tenants.clear();
         Self {
             tenant_label_names: names.into(),
             ..self.next_generation()
