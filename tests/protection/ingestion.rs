@@ -111,7 +111,11 @@ fn a_series_beyond_a_bound_of_its_own_is_400_and_the_rest_is_stored() {
     let text = server.http().write(&request).expect_status(400).text();
     for (flag, reason, n_samples) in [
         ("--ingest.labels-per-series-max", "too_many_labels", 2.0),
-        ("label name is too long", "label_name_too_long", 1.0),
+        (
+            "label name longer than 1024 bytes",
+            "label_name_too_long",
+            1.0,
+        ),
         ("--ingest.label-value-size-max", "label_value_too_long", 1.0),
     ] {
         assert!(text.contains(flag), "{text}");

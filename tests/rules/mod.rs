@@ -278,7 +278,7 @@ fn many_alerts_leave_memory_to_recording_rules() {
         error.contains("half of --rules.max-memory-total"),
         "{error}"
     );
-    let kept = fixture.server.metric("varve_rule_kept_bytes");
+    let kept = fixture.server.metric("varve_rule_alert_memory_bytes");
     assert!(kept > 1e6 && kept <= 1.5 * 1024.0 * 1024.0, "{kept}");
     // Evaluations after the alerts have taken their memory.
     for _evaluation in 0..3 {

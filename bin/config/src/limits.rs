@@ -17,7 +17,7 @@ fn setting(limit: Limit) -> Option<&'static str> {
         Limit::QueryMemoryTotal => "--query.max-memory-total",
         Limit::ProcessMemory => "--memory.refuse-at",
         Limit::RulesMemory => "--rules.max-memory-total",
-        Limit::RulesKeptMemory => "half of --rules.max-memory-total",
+        Limit::RulesAlertMemory => "half of --rules.max-memory-total",
         Limit::WritesMemory => "--ingest.bytes-in-flight-max",
         Limit::LoneWriteMemory => "--ingest.bytes-in-flight-max (times 2)",
         Limit::TenantMemory => "tenants.limits.memory",

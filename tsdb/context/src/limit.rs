@@ -16,7 +16,7 @@ pub enum Limit {
     /// Memory of the evaluation of rules.
     RulesMemory,
     /// The part of it for templates, and for alerts and errors that rules keep.
-    RulesKeptMemory,
+    RulesAlertMemory,
     /// Memory of write requests.
     WritesMemory,
     /// Memory of a write request while no other is active.
@@ -101,7 +101,7 @@ impl Limit {
             Self::QueryMemoryTotal => "memory of all queries",
             Self::ProcessMemory => "memory of the process",
             Self::RulesMemory => "memory of rules",
-            Self::RulesKeptMemory => "memory that rules keep",
+            Self::RulesAlertMemory => "memory that rules keep",
             Self::WritesMemory => "memory of write requests",
             Self::LoneWriteMemory => "memory of a write request",
             Self::TenantMemory => "memory of a tenant",

@@ -129,7 +129,7 @@ fn read_token(config: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>)
     if name.is_empty() || scopes.is_empty() {
         bail!("a name and at least one of the scopes read, write and admin are required");
     }
-    // It may continue on the next line, of which a file that is cut has nothing.
+    // It may continue on the next line, of which a truncated file has nothing.
     if name.contains(char::is_whitespace) {
         bail!("name: {name:?} contains white space");
     }

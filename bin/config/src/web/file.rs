@@ -1,8 +1,9 @@
 //! The format of the file: exporter-toolkit's keys, `bearer_tokens` and `tenants`.
 //!
-//! A file may be cut: an editor is writing it, or the disk was full. What is left may be valid YAML.
-//! It must not permit more than the whole file. So `tenants` stands before the users and tokens,
-//! which must include those that it names, and a value at the end of the file is known to be whole.
+//! A file may be truncated: an editor is writing it, or the disk was full. What is left may be valid
+//! YAML. No user and no token in it may have more permissions than in the whole file. So `tenants`
+//! comes before the users and tokens, which must include those that it names, and a value at the end
+//! of the file is known to be whole.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -129,7 +130,7 @@ pub(super) fn parse(text: &str) -> Result<File> {
     Ok(file)
 }
 
-/// Checks that `tenants` stands before the users and tokens: a beginning of the file that has one of
+/// Checks that `tenants` comes before the users and tokens: a beginning of the file that has one of
 /// them then has all tenants.
 fn check_order(file: &Value) -> Result<()> {
     let Some(sections) = file.as_mapping() else {
@@ -142,7 +143,7 @@ fn check_order(file: &Value) -> Result<()> {
             Some("tenants") => {
                 if let Some(name) = last_credentials {
                     bail!(
-                        "tenants must stand before {name}: otherwise a file that is cut frees users and tokens from their tenants"
+                        "tenants must come before {name}: otherwise a truncated file removes the tenants from users and tokens"
                     );
                 }
             }
@@ -165,7 +166,7 @@ impl File {
         let is_whole = is_json || text.ends_with('\n');
         ensure!(
             is_whole || self.bearer_tokens.is_empty() && !allows_sans,
-            "the file does not end with a newline: it may be cut"
+            "the file does not end with a newline: it may be truncated"
         );
         Ok(())
     }
@@ -253,11 +254,11 @@ mod tests {
         );
         check(
             "bearer_tokens: [{name: a}]\ntenants: []\n",
-            "tenants must stand before bearer_tokens",
+            "tenants must come before bearer_tokens",
         );
         check(
             "basic_auth_users: {a: x}\ntenants: []\n",
-            "tenants must stand before basic_auth_users",
+            "tenants must come before basic_auth_users",
         );
         let cut = "does not end with a newline";
         check("bearer_tokens:\n- token: abc", cut);

@@ -27,7 +27,10 @@ pub fn collect(rules: &Rules) -> Vec<MetricFamily> {
     all.extend(counts([
         ("varve_rule_alerts", n_alerts as u64),
         ("varve_rule_alerts_max", alerts_max as u64),
-        ("varve_rule_kept_bytes", rules.kept_memory_used() as u64),
+        (
+            "varve_rule_alert_memory_bytes",
+            rules.alert_memory_used() as u64,
+        ),
         ("varve_rule_memory_bytes", rules.memory_used() as u64),
     ]));
     all.extend(families([(

@@ -25,8 +25,8 @@ use crate::requests::life::Requests;
 use crate::requests::record::RequestRecord;
 use crate::traces::Tracer;
 
-/// What rules keep may use one part in so many of the memory of rules.
-const KEPT_MEMORY_DIVISOR: usize = 2;
+/// Templates, alerts and errors may use the memory of rules divided by this.
+const ALERT_MEMORY_DIVISOR: usize = 2;
 
 /// The parts of the server that evaluations use.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Rules {
     pub(super) memory: MemoryBudget,
     /// The part of `memory` for templates, and for alerts and errors that rules keep. The rest is
     /// left to queries: many alerts fail alerting rules, and no others.
-    pub(super) kept_memory: MemoryBudget,
+    pub(super) alert_memory: MemoryBudget,
     /// The arrival lags of senders. Write requests update them.
     pub(crate) lags: Lags,
     live: RwLock<Live>,
@@ -101,13 +101,13 @@ impl Rules {
         let evaluation_threads = Threads::new(options.concurrency);
         let settings = Arc::new(settings(&options, &evaluation_threads, &Config::default()));
         let memory = MemoryBudget::new(Limit::RulesMemory, options.memory_max);
-        let kept_memory_max = options.memory_max / KEPT_MEMORY_DIVISOR;
+        let alert_memory_max = options.memory_max / ALERT_MEMORY_DIVISOR;
         Ok(Self {
             host,
             metrics: RuleMetrics::new(registrar)?,
             failure_log: FailureLog::default(),
             alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
-            kept_memory: memory.child(Limit::RulesKeptMemory, kept_memory_max),
+            alert_memory: memory.child(Limit::RulesAlertMemory, alert_memory_max),
             memory,
             evaluation_threads,
             options,
@@ -222,8 +222,8 @@ impl Rules {
     }
 
     /// Returns the bytes of memory of templates, and of alerts and errors that rules keep.
-    pub(super) fn kept_memory_used(&self) -> usize {
-        self.kept_memory.used()
+    pub(super) fn alert_memory_used(&self) -> usize {
+        self.alert_memory.used()
     }
 
     /// Returns the total time that rules have paused for writes.

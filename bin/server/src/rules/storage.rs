@@ -154,7 +154,10 @@ impl Storage for RuleStorage<'_> {
 
     fn evaluation_context(&self, _interval: Duration) -> QueryContext {
         let memory_max = self.rules.host.query_memory_max;
-        let memory = self.rules.kept_memory.child(Limit::QueryMemory, memory_max);
+        let memory = self
+            .rules
+            .alert_memory
+            .child(Limit::QueryMemory, memory_max);
         QueryContext::new(self.timeout, memory)
     }
 
