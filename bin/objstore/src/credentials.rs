@@ -30,7 +30,8 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a response with credentials, and of a file with a token.
 const SIZE_MAX: usize = 64 << 10;
-/// Lifetime of a token of the metadata service in seconds, of which one request is made.
+/// Lifetime in seconds of the token with which one set of credentials is read from the metadata
+/// service.
 const METADATA_TOKEN_SECONDS: &str = "60";
 /// Hosts that a container's endpoint may have without TLS, besides the loopback interface: those of
 /// ECS and of EKS Pod Identity.
@@ -60,7 +61,7 @@ pub(super) enum Source {
         /// The URL of STS.
         sts: String,
     },
-    /// A URL without credentials of its own, or with a token.
+    /// A URL of the container, and the token that it expects, if any.
     Container {
         url: String,
         token: Secret,
@@ -75,14 +76,14 @@ pub(super) enum Source {
 pub(super) struct CachedCredentials {
     source: Source,
     current: Option<Credentials>,
-    /// When they were last asked for.
-    asked: Option<Timestamp>,
+    /// When they were last requested.
+    requested: Option<Timestamp>,
 }
 
 /// The response of a container's endpoint and of the metadata service.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Issued {
+struct IssuedCredentials {
     access_key_id: String,
     secret_access_key: String,
     token: String,
@@ -204,7 +205,7 @@ impl Source {
                 let response = request("GET", url, headers, Bytes::new())?;
                 parse(&response).context("credentials of the container")
             }
-            Self::Instance(url) => of_instance(url).context("credentials of the instance"),
+            Self::Instance(url) => fetch_from_instance(url).context("credentials of the instance"),
         }
     }
 }
@@ -214,7 +215,7 @@ impl CachedCredentials {
         Self {
             source,
             current: None,
-            asked: None,
+            requested: None,
         }
     }
 
@@ -226,12 +227,12 @@ impl CachedCredentials {
     pub(super) fn get(&mut self, now: Timestamp) -> Result<&Credentials> {
         let is_due = match &self.current {
             Some(current) if !current.expire_within(Duration::ZERO, now) => {
-                current.expire_within(RENEW_BEFORE, now) && self.may_ask_again(now)
+                current.expire_within(RENEW_BEFORE, now) && self.may_request_again(now)
             }
             _ => true,
         };
         if is_due {
-            self.asked = Some(now);
+            self.requested = Some(now);
             match self.source.fetch() {
                 Ok(credentials) => self.current = Some(credentials),
                 Err(error) => {
@@ -253,14 +254,12 @@ impl CachedCredentials {
             .as_ref()
             .context("there are no credentials for the bucket")
     }
-}
 
-impl CachedCredentials {
     /// Returns `true` if the last attempt to renew is long enough ago, so that an issuer that does
     /// not answer does not delay each request.
-    fn may_ask_again(&self, now: Timestamp) -> bool {
-        self.asked.is_none_or(|asked| {
-            let since = now.duration_since(asked);
+    fn may_request_again(&self, now: Timestamp) -> bool {
+        self.requested.is_none_or(|requested| {
+            let since = now.duration_since(requested);
             since.is_negative() || since.unsigned_abs() >= RENEW_INTERVAL
         })
     }
@@ -280,8 +279,8 @@ fn exchange(sts: &str, form: &str) -> Result<Credentials> {
     })
 }
 
-/// Asks the metadata service for the role of the instance and its credentials.
-fn of_instance(url: &str) -> Result<Credentials> {
+/// Requests the role of the instance and its credentials from the metadata service.
+fn fetch_from_instance(url: &str) -> Result<Credentials> {
     let ttl = [(
         "x-aws-ec2-metadata-token-ttl-seconds",
         METADATA_TOKEN_SECONDS,
@@ -304,9 +303,9 @@ fn of_instance(url: &str) -> Result<Credentials> {
 }
 
 fn parse(response: &Response) -> Result<Credentials> {
-    let issued: Issued = serde_json::from_slice(&response.body)
+    let issued: IssuedCredentials = serde_json::from_slice(&response.body)
         // The body may have secrets.
-        .map_err(|error| anyhow!("the response is no JSON of credentials: {error}"))?;
+        .map_err(|error| anyhow!("the response is not credentials in JSON: {error}"))?;
     Ok(Credentials {
         access_key: issued.access_key_id,
         secret_key: Secret(issued.secret_access_key),
@@ -331,7 +330,7 @@ fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Bytes) -> Re
     let mut client = Client::new(&base, Access::default(), options)?;
     let response = client
         .send(request, body)
-        .with_context(|| format!("ask {url}"))?;
+        .with_context(|| format!("{method} {url}"))?;
     ensure!(
         response.is_success(),
         "{url} returned {}: {}",
