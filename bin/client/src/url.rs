@@ -68,6 +68,21 @@ impl Url {
         })
     }
 
+    /// Returns the host, without the brackets of IPv6.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the path, without a final slash.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns `true` if the server is asked through TLS.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
     /// Returns host and port as in the `Host` header.
     pub(super) fn authority(&self) -> String {
         if self.host.contains(':') {
@@ -165,6 +180,16 @@ mod tests {
         check("http://[::1]1", None);
         check("http://store:1/a b", None);
         check("http://store:1/?a", None);
+    }
+
+    #[test]
+    fn the_parts_of_a_url() {
+        let url = Url::parse("https://ann@[fd00::1]:8/a/b/").unwrap();
+        assert_eq!((url.host(), url.path()), ("fd00::1", "/a/b"));
+        assert!(url.is_https());
+        let url = Url::parse("http://store").unwrap();
+        assert_eq!((url.host(), url.path()), ("store", ""));
+        assert!(!url.is_https());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Object storage: a bucket of S3 or of a compatible server, or a directory.
+//! Object storage: a bucket of S3, of a compatible server or of Google Cloud Storage, or a
+//! directory.
 //!
 //! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a
 //! tokio task must not make them. docs/decisions/storage/0021-object-storage.md compares it with
@@ -7,22 +8,25 @@
 //! Invariants
 //! 1. An object appears as a whole or not at all, and replaces an earlier one of its key.
 //! 2. Memory: one part of an upload, or one range of a download.
-//! 3. Each request of S3 carries a checksum of its body. Callers read objects back
-//!    ([`ObjectStore::checksum`]).
+//! 3. A request that stores bytes carries a checksum of them, which the server checks. Callers read
+//!    objects back ([`ObjectStore::checksum`]).
 //! 4. After [`Stop::stop`], each call fails before its next request.
 
 #![forbid(unsafe_code)]
 
+mod authorization;
+mod call;
 mod checksum;
 mod config;
 mod credentials;
 mod filesystem;
 mod limits;
+mod listing;
 mod metrics;
 mod object;
 mod pace;
+mod requests;
 mod s3;
-mod sign;
 pub mod uploads;
 mod xml;
 
@@ -69,6 +73,7 @@ pub struct ObjectStore {
 #[derive(Debug)]
 enum Backend {
     Filesystem(Filesystem),
+    /// Also the XML API of Google Cloud Storage.
     S3(Box<S3>),
 }
 
@@ -82,6 +87,9 @@ impl ObjectStore {
             BackendConfig::Filesystem(dir) => Backend::Filesystem(Filesystem::new(dir, metrics)),
             BackendConfig::S3(s3) => {
                 Backend::S3(Box::new(S3::new(s3, Arc::clone(pace.stop()), metrics)?))
+            }
+            BackendConfig::Gcs(gcs) => {
+                Backend::S3(Box::new(S3::of_gcs(gcs, Arc::clone(pace.stop()), metrics)?))
             }
         };
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The few elements of S3's XML responses that a client needs.
+//! The few elements of XML responses that a client needs.
 
 use anyhow::{Context, Result};
 

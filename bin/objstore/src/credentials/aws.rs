@@ -7,50 +7,38 @@
 //! Sources: "AWS SDKs and Tools Reference Guide", chapter "Standardized credential providers", and
 //! "AssumeRoleWithWebIdentity" in the reference of AWS STS.
 
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
-use hyper::Request;
 use jiff::Timestamp;
 use serde::Deserialize;
-use varve_client::{Access, Client, ClientOptions, Response, Secret, Url, escape};
+use varve_client::{Response, Secret, escape};
 use varve_system::machine::files::read_text;
-use varve_system::version::USER_AGENT;
 
+use super::issuer::{SIZE_MAX, check_confidential, request};
+use super::renewal::{Cached, Expiring};
 use crate::xml;
 
-/// Credentials are renewed this long before they expire.
-const RENEW_BEFORE: Duration = Duration::from_secs(300);
-/// Minimum time between two attempts to renew credentials that are still valid.
-const RENEW_INTERVAL: Duration = Duration::from_secs(30);
-/// Maximum time of a request for credentials.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response with credentials, and of a file with a token.
-const SIZE_MAX: usize = 64 << 10;
 /// Lifetime in seconds of the token with which one set of credentials is read from the metadata
 /// service.
 const METADATA_TOKEN_SECONDS: &str = "60";
 /// Hosts that a container's endpoint may have without TLS, besides the loopback interface: those of
 /// ECS and of EKS Pod Identity.
-const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
 /// The keys of an account or of a session.
 #[derive(Debug, Clone)]
-pub(super) struct Credentials {
-    pub(super) access_key: String,
-    pub(super) secret_key: Secret,
+pub(crate) struct Credentials {
+    pub(crate) access_key: String,
+    pub(crate) secret_key: Secret,
     /// The token of temporary credentials, or empty.
-    pub(super) session_token: Secret,
-    /// `None`: they do not expire.
-    expires: Option<Timestamp>,
+    pub(crate) session_token: Secret,
 }
 
 /// Where credentials come from.
 #[derive(Debug, Clone)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// The configuration or the environment.
     Keys(Credentials),
     /// The token of a service account, which STS exchanges.
@@ -73,11 +61,9 @@ pub(super) enum Source {
 
 /// A source, and its credentials until they expire.
 #[derive(Debug)]
-pub(super) struct CachedCredentials {
+pub(crate) struct CachedCredentials {
     source: Source,
-    current: Option<Credentials>,
-    /// When they were last requested.
-    requested: Option<Timestamp>,
+    cached: Cached<Credentials>,
 }
 
 /// The response of a container's endpoint and of the metadata service.
@@ -90,30 +76,10 @@ struct IssuedCredentials {
     expiration: String,
 }
 
-impl Credentials {
-    /// Creates credentials that do not expire.
-    pub(super) fn new(access_key: String, secret_key: Secret, session_token: Secret) -> Self {
-        Self {
-            access_key,
-            secret_key,
-            session_token,
-            expires: None,
-        }
-    }
-
-    fn expire_within(&self, duration: Duration, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| {
-            expires
-                .checked_sub(duration)
-                .map_or(true, |renew| renew <= now)
-        })
-    }
-}
-
 impl Source {
     /// Returns the source of a role that the environment names, if any. `sts` is the endpoint of STS
     /// in the configuration, or empty.
-    pub(super) fn of_role(
+    pub(crate) fn of_role(
         env: &impl Fn(&str) -> String,
         sts: &str,
         region: &str,
@@ -148,7 +114,7 @@ impl Source {
         if url.is_empty() {
             return Ok(None);
         }
-        check_container_url(&url).context("AWS_CONTAINER_CREDENTIALS_FULL_URI")?;
+        check_confidential(&url, &CONTAINER_HOSTS).context("AWS_CONTAINER_CREDENTIALS_FULL_URI")?;
         Ok(Some(Self::Container {
             url,
             token: Secret(env("AWS_CONTAINER_AUTHORIZATION_TOKEN")),
@@ -157,7 +123,7 @@ impl Source {
     }
 
     /// Returns the metadata service of the instance, unless the environment disables it.
-    pub(super) fn of_instance(env: &impl Fn(&str) -> String) -> Option<Self> {
+    pub(crate) fn of_instance(env: &impl Fn(&str) -> String) -> Option<Self> {
         if env("AWS_EC2_METADATA_DISABLED").eq_ignore_ascii_case("true") {
             return None;
         }
@@ -168,9 +134,12 @@ impl Source {
         Some(Self::Instance(url))
     }
 
-    fn fetch(&self) -> Result<Credentials> {
+    fn fetch(&self) -> Result<Expiring<Credentials>> {
         match self {
-            Self::Keys(credentials) => Ok(credentials.clone()),
+            Self::Keys(credentials) => Ok(Expiring {
+                value: credentials.clone(),
+                expires: None,
+            }),
             Self::WebIdentity {
                 token_file,
                 role,
@@ -211,76 +180,45 @@ impl Source {
 }
 
 impl CachedCredentials {
-    pub(super) fn new(source: Source) -> Self {
+    pub(crate) fn new(source: Source) -> Self {
         Self {
             source,
-            current: None,
-            requested: None,
+            cached: Cached::new(),
         }
     }
 
-    /// Returns credentials that are valid now. Renews those that expire soon; if that fails, they
-    /// are used until they expire.
+    /// Returns credentials that are valid now.
     ///
     /// # Errors
     /// If there are none and the source has none.
-    pub(super) fn get(&mut self, now: Timestamp) -> Result<&Credentials> {
-        let is_due = match &self.current {
-            Some(current) if !current.expire_within(Duration::ZERO, now) => {
-                current.expire_within(RENEW_BEFORE, now) && self.may_request_again(now)
-            }
-            _ => true,
-        };
-        if is_due {
-            self.requested = Some(now);
-            match self.source.fetch() {
-                Ok(credentials) => self.current = Some(credentials),
-                Err(error) => {
-                    let is_usable = self
-                        .current
-                        .as_ref()
-                        .is_some_and(|current| !current.expire_within(Duration::ZERO, now));
-                    if !is_usable {
-                        return Err(error.context("get credentials"));
-                    }
-                    tracing::warn!(
-                        error = format!("{error:#}"),
-                        "cannot renew the credentials of the bucket"
-                    );
-                }
-            }
-        }
-        self.current
-            .as_ref()
-            .context("there are no credentials for the bucket")
+    pub(crate) fn get(&mut self, now: Timestamp) -> Result<&Credentials> {
+        self.cached.get(now, || self.source.fetch())
     }
 
-    /// Returns `true` if the last attempt to renew is long enough ago, so that an issuer that does
-    /// not answer does not delay each request.
-    fn may_request_again(&self, now: Timestamp) -> bool {
-        self.requested.is_none_or(|requested| {
-            let since = now.duration_since(requested);
-            since.is_negative() || since.unsigned_abs() >= RENEW_INTERVAL
-        })
+    /// Forgets temporary credentials. Returns `false` if there are none.
+    pub(crate) fn forget(&mut self) -> bool {
+        self.cached.forget()
     }
 }
 
 /// Exchanges the token of a web identity for credentials.
-fn exchange(sts: &str, form: &str) -> Result<Credentials> {
+fn exchange(sts: &str, form: &str) -> Result<Expiring<Credentials>> {
     let headers = [("content-type", "application/x-www-form-urlencoded")];
     let response = request("POST", sts, &headers, form.to_owned().into())?;
     let body = String::from_utf8_lossy(&response.body);
     let expires = xml::required(&body, "Expiration")?;
-    Ok(Credentials {
-        access_key: xml::required(&body, "AccessKeyId")?,
-        secret_key: Secret(xml::required(&body, "SecretAccessKey")?),
-        session_token: Secret(xml::required(&body, "SessionToken")?),
+    Ok(Expiring {
+        value: Credentials {
+            access_key: xml::required(&body, "AccessKeyId")?,
+            secret_key: Secret(xml::required(&body, "SecretAccessKey")?),
+            session_token: Secret(xml::required(&body, "SessionToken")?),
+        },
         expires: Some(expires.parse().context("Expiration")?),
     })
 }
 
 /// Requests the role of the instance and its credentials from the metadata service.
-fn fetch_from_instance(url: &str) -> Result<Credentials> {
+fn fetch_from_instance(url: &str) -> Result<Expiring<Credentials>> {
     let ttl = [(
         "x-aws-ec2-metadata-token-ttl-seconds",
         METADATA_TOKEN_SECONDS,
@@ -302,75 +240,18 @@ fn fetch_from_instance(url: &str) -> Result<Credentials> {
     parse(&request("GET", &url, &headers, Bytes::new())?)
 }
 
-fn parse(response: &Response) -> Result<Credentials> {
+fn parse(response: &Response) -> Result<Expiring<Credentials>> {
     let issued: IssuedCredentials = serde_json::from_slice(&response.body)
         // The body may have secrets.
         .map_err(|error| anyhow!("the response is not credentials in JSON: {error}"))?;
-    Ok(Credentials {
-        access_key: issued.access_key_id,
-        secret_key: Secret(issued.secret_access_key),
-        session_token: Secret(issued.token),
+    Ok(Expiring {
+        value: Credentials {
+            access_key: issued.access_key_id,
+            secret_key: Secret(issued.secret_access_key),
+            session_token: Secret(issued.token),
+        },
         expires: Some(issued.expiration.parse().context("Expiration")?),
     })
-}
-
-/// Sends a request to a URL. Statuses other than 2xx are errors.
-fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Response> {
-    let (base, path) = split(url);
-    let base = Url::parse(base).map_err(|error| anyhow!("{url:?}: {error}"))?;
-    let options = ClientOptions {
-        timeout: TIMEOUT,
-        response_size_max: SIZE_MAX,
-        user_agent: USER_AGENT,
-    };
-    let mut request = Request::builder().method(method).uri(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let mut client = Client::new(&base, Access::default(), options)?;
-    let response = client
-        .send(request, body)
-        .with_context(|| format!("{method} {url}"))?;
-    ensure!(
-        response.is_success(),
-        "{url} returned {}: {}",
-        response.status,
-        response.text()
-    );
-    Ok(response)
-}
-
-/// Splits a URL into scheme and host, and path.
-fn split(url: &str) -> (&str, &str) {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    match url[host..].find('/') {
-        Some(slash) => url.split_at(host + slash),
-        None => (url, "/"),
-    }
-}
-
-/// Checks that credentials of a container are not sent in plain text over a network.
-fn check_container_url(url: &str) -> Result<()> {
-    let (base, _) = split(url);
-    if base.starts_with("https://") {
-        return Ok(());
-    }
-    let Some(authority) = base.strip_prefix("http://") else {
-        bail!("{url:?} is not http or https");
-    };
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let address: Option<Ipv4Addr> = host.parse().ok();
-    let is_loopback = host == "localhost"
-        || host == "[::1]"
-        || address.is_some_and(|address| address.is_loopback());
-    ensure!(
-        is_loopback || CONTAINER_HOSTS.contains(&host),
-        "{url:?} is neither https nor a loopback or link-local address of AWS"
-    );
-    Ok(())
 }
 
 /// Returns the domain of AWS in a region.
@@ -384,81 +265,13 @@ fn domain(region: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
+    use super::super::test_issuer::{Issuer, now, of};
     use super::*;
-
-    const NOW: &str = "2026-01-01T00:00:00Z";
-
-    /// A server that answers each request with the next response, and keeps the requests.
-    struct Issuer {
-        url: String,
-        requests: Arc<Mutex<Vec<String>>>,
-    }
-
-    impl Issuer {
-        fn start(responses: Vec<String>) -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let url = format!("http://{}", listener.local_addr().unwrap());
-            let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-            let received = Arc::clone(&requests);
-            std::thread::spawn(move || {
-                for body in responses {
-                    let (mut stream, _) = listener.accept().unwrap();
-                    received.lock().push(read_request(&stream));
-                    let status = if body == "fail" { 500 } else { 200 };
-                    let head = format!(
-                        "HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-                        body.len()
-                    );
-                    stream.write_all(head.as_bytes()).unwrap();
-                }
-            });
-            Self { url, requests }
-        }
-    }
-
-    fn read_request(stream: &std::net::TcpStream) -> String {
-        let mut reader = BufReader::new(stream);
-        let mut text = String::new();
-        let mut size = 0;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                size = value.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-            text.push_str(&line.to_ascii_lowercase());
-        }
-        let mut body = vec![0; size];
-        reader.read_exact(&mut body).unwrap();
-        text + &String::from_utf8(body).unwrap()
-    }
 
     fn issued(key: &str, expiration: &str) -> String {
         format!(
             r#"{{"Code":"Success","AccessKeyId":"{key}","SecretAccessKey":"s","Token":"t","Expiration":"{expiration}"}}"#
         )
-    }
-
-    fn of(variables: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
-        let variables: HashMap<String, String> = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        move |name| variables.get(name).cloned().unwrap_or_default()
-    }
-
-    fn now() -> Timestamp {
-        NOW.parse().unwrap()
     }
 
     #[test]
@@ -581,7 +394,7 @@ mod tests {
             "http://[fd00:ec2::23]/v1/credentials",
             "http://[::1]:80",
         ] {
-            check_container_url(good).unwrap();
+            check_confidential(good, &CONTAINER_HOSTS).unwrap();
         }
         for bad in [
             "http://example.com/x",
@@ -591,7 +404,7 @@ mod tests {
             "ftp://localhost",
             "localhost",
         ] {
-            assert!(check_container_url(bad).is_err(), "{bad}");
+            assert!(check_confidential(bad, &CONTAINER_HOSTS).is_err(), "{bad}");
         }
     }
 }

@@ -8,9 +8,7 @@ use std::fmt::Write as _;
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
-use varve_client::PERCENT_ENCODED;
 
 use crate::checksum::checksum;
 use crate::credentials::Credentials;
@@ -19,28 +17,28 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
 
 /// Credentials, and the region that their signatures are valid for.
-pub(super) struct Signer<'a> {
-    pub(super) credentials: &'a Credentials,
-    pub(super) region: &'a str,
+pub(crate) struct Signer<'a> {
+    pub(crate) credentials: &'a Credentials,
+    pub(crate) region: &'a str,
 }
 
 /// The signed parts of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Unsigned<'a> {
-    pub(super) method: &'a str,
+pub(crate) struct Unsigned<'a> {
+    pub(crate) method: &'a str,
     /// The encoded path.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     /// The encoded query, ascending by name.
-    pub(super) query: &'a str,
+    pub(crate) query: &'a str,
     /// Names in lower case, and values, including `host`, in any order.
-    pub(super) headers: &'a [(String, String)],
-    pub(super) body: &'a [u8],
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) body: &'a [u8],
 }
 
 impl Signer<'_> {
     /// Returns the headers that sign a request: its time, the checksum of its body, and the
     /// signature.
-    pub(super) fn sign(&self, request: Unsigned<'_>, now: Timestamp) -> Vec<(String, String)> {
+    pub(crate) fn sign(&self, request: Unsigned<'_>, now: Timestamp) -> Vec<(String, String)> {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         let day = &time[..8];
         let body = checksum(request.body);
@@ -94,13 +92,6 @@ impl Signer<'_> {
     }
 }
 
-/// Encodes text for a path, where slashes stay, or for a query.
-pub(super) fn encode(text: &str, is_path: bool) -> String {
-    const IN_PATH: &AsciiSet = &PERCENT_ENCODED.remove(b'/');
-    let escaped = if is_path { IN_PATH } else { PERCENT_ENCODED };
-    utf8_percent_encode(text, escaped).to_string()
-}
-
 fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
         .as_ref()
@@ -121,11 +112,11 @@ mod tests {
         body: &str,
         expect: &str,
     ) {
-        let credentials = Credentials::new(
-            "AKIAIOSFODNN7EXAMPLE".to_owned(),
-            Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
-            Secret::default(),
-        );
+        let credentials = Credentials {
+            access_key: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret_key: Secret("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned()),
+            session_token: Secret::default(),
+        };
         let signer = Signer {
             credentials: &credentials,
             region: "us-east-1",
@@ -198,11 +189,5 @@ mod tests {
             "",
             "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
         );
-    }
-
-    #[test]
-    fn paths_and_queries_are_encoded() {
-        assert_eq!(encode("a/b c~é$", true), "a/b%20c~%C3%A9%24");
-        assert_eq!(encode("a/b=", false), "a%2Fb%3D");
     }
 }
