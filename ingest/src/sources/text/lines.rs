@@ -6,7 +6,7 @@ use varve_context::Limit;
 use varve_model::metadata::MetricType;
 
 use super::line::{Line, MetadataLine};
-use super::{json_line, line};
+use super::{cursor, json_line};
 use crate::error::{Malformed, WriteError};
 
 /// The format of a body.
@@ -24,8 +24,8 @@ impl TextFormat {
     /// Parses a line without its line break.
     pub(super) fn parse(self, line: &str) -> Result<Line<'_>, String> {
         match self {
-            Self::Prometheus => line::parse(line, false),
-            Self::OpenMetrics => line::parse(line, true),
+            Self::Prometheus => cursor::parse(line, false),
+            Self::OpenMetrics => cursor::parse(line, true),
             Self::JsonLines => json_line::parse(line),
         }
     }

@@ -9,10 +9,12 @@
 //! Bounds: a line has at most 2 MiB, or 10 MiB if it is JSON (`lines`), a body [`SIZE_FACTOR`] times the maximum of a message. The work for a body is bounded by its size as
 //! received ([`EXPANSION_MAX`]), by [`SAMPLELESS_LINES_MAX`] and by [`Import::timeout`].
 
+mod cursor;
 mod json_line;
 mod line;
 mod lines;
 mod nan;
+mod number;
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
