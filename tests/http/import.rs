@@ -32,6 +32,27 @@ fn a_scrape_body_is_stored_with_extra_labels() {
     );
 }
 
+#[test]
+fn the_version_of_openmetrics_is_that_of_the_content_type() {
+    let server = Server::start(&[]);
+    let http = server.http();
+    let body =
+        "# TYPE s summary\ns {count:2,sum:3,quantile:[0.5:1]} 1700000000.5 st@1600000000\n# EOF\n";
+    let send = |version: &str| {
+        let content_type = format!("application/openmetrics-text; version={version}");
+        http.post(PATH, &[("Content-Type", &content_type)], body.as_bytes())
+    };
+    let refused = send("1.0.0").expect_status(400);
+    assert!(refused.text().contains("line 2: "), "{refused:?}");
+    send("2.0.0").expect_status(204);
+    let expect = [
+        r#"{"__name__":"s","quantile":"0.5"} [[1700000000.5,"1"]]"#,
+        r#"{"__name__":"s_count"} [[1700000000.5,"2"]]"#,
+        r#"{"__name__":"s_sum"} [[1700000000.5,"3"]]"#,
+    ];
+    assert_eq!(everything(http), expect);
+}
+
 /// The parameter, which is VictoriaMetrics', was ignored.
 #[test]
 fn samples_without_a_timestamp_get_that_of_the_request() {

@@ -4,6 +4,7 @@
 //! Before the comparison, the jobs lose their targets. Prometheus then marks their series stale,
 //! sends the remaining samples, and continues to serve queries.
 
+mod openmetrics2;
 mod queries;
 mod thanos;
 

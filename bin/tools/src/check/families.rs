@@ -100,7 +100,7 @@ fn add_line(
             family.kind = text_type(kind);
         }
         Line::Sample(sample) => add(families, &sample.labels, hasher)?,
-        Line::Metadata(_) | Line::Series(_) | Line::Nothing => {}
+        Line::Metadata(_) | Line::Composite(_) | Line::Series(_) | Line::Nothing => {}
     }
     Ok(())
 }

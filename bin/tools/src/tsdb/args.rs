@@ -121,8 +121,8 @@ pub struct TsdbAnalyzeArgs {
 /// `varve tsdb create-blocks-from ...`.
 #[derive(Debug, Subcommand)]
 pub enum CreateBlocksCommand {
-    /// Create Prometheus blocks from a file in the OpenMetrics format; each sample needs a
-    /// timestamp, and the last line is # EOF
+    /// Create Prometheus blocks from a file in the OpenMetrics format, version 1.0 or 2.0; each
+    /// sample needs a timestamp, and the last line is # EOF
     Openmetrics(TsdbBackfillArgs),
     /// Create Prometheus blocks from VictoriaMetrics' JSON lines, as /api/v1/export returns them
     JsonLines(TsdbBackfillArgs),

@@ -3,7 +3,10 @@
 //!
 //! The file is read once for its timestamps, then once for each group of windows whose samples fit
 //! in memory. Most files are one group. Samples may be in any order. Of several samples of a series
-//! with the same timestamp the first one counts.
+//! with the same timestamp the first one counts, and floats before histograms.
+//!
+//! A file does not say which version of OpenMetrics it is written in. It is read as 1.0, and if a
+//! line is invalid in it, as 2.0. Start timestamps of 2.0 are dropped.
 //!
 //! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
 //!
@@ -16,10 +19,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use varve_env::{Fs, RealFs};
-use varve_ingest::text::{Line, LineReader, Pairs, TextFormat};
+use varve_ingest::text::{BadLine, Line, LineReader, Pairs, TextFormat};
+use varve_model::histogram::Histogram;
 use varve_model::{Labels, Sample};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
-use varve_prometheus::chunk::{Encoder, StartTimestamps};
+use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
 
 use super::args::TsdbBackfillArgs;
@@ -27,10 +31,12 @@ use super::columns;
 use super::list::{header, row, size_of};
 use crate::data_dir::ensure_takes_prometheus_blocks;
 
-/// Maximum number of samples in memory, 16 bytes each.
+/// Maximum number of samples in memory, 16 bytes each. Each number of a histogram counts as one.
 const SAMPLES_MAX: u64 = 64 << 20;
 /// Maximum number of blocks: more than ten years of two hours each.
 const WINDOWS_MAX: usize = 50_000;
+/// promtool's words.
+const NO_TIMESTAMP: &str = "expected timestamp for series got none";
 /// Number of block durations in Prometheus' compaction. Each is three times the previous one.
 const N_LENGTHS: u32 = 10;
 
@@ -38,12 +44,14 @@ const N_LENGTHS: u32 = 10;
 pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()> {
     ensure_takes_prometheus_blocks(&args.output)?;
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
-    let backfill = Backfill {
+    let mut backfill = Backfill {
         args,
         format,
         length_ms: block_length_ms(max_ms),
     };
-    let counts = backfill.counts().context("getting min and max timestamp")?;
+    let counts = backfill
+        .counts_of_version()
+        .context("getting min and max timestamp")?;
     std::fs::create_dir_all(&args.output)
         .with_context(|| format!("create output dir: {:?}", args.output))?;
     let mut wrote_header = false;
@@ -74,7 +82,17 @@ pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()
 }
 
 /// Samples of a series, in the order of the file.
-type Samples = Vec<Sample>;
+#[derive(Debug, Clone, Default)]
+struct Samples {
+    floats: Vec<Sample>,
+    histograms: Vec<(i64, Arc<Histogram>)>,
+}
+
+/// Samples of a series in a line.
+enum LineSamples<'a> {
+    Floats(&'a [Sample]),
+    Histogram(i64, Histogram),
+}
 
 struct Backfill<'a> {
     args: &'a TsdbBackfillArgs,
@@ -83,14 +101,36 @@ struct Backfill<'a> {
 }
 
 impl Backfill<'_> {
+    /// Returns the number of samples per window, and finds out the version of OpenMetrics.
+    fn counts_of_version(&mut self) -> Result<BTreeMap<i64, u64>> {
+        let error = match self.counts() {
+            Err(error) if self.format == TextFormat::OpenMetrics => error,
+            counts => return counts,
+        };
+        let invalid_in_1: BadLine = error.downcast()?;
+        self.format = TextFormat::OpenMetrics2;
+        self.counts().map_err(|error| match error.downcast() {
+            Ok(invalid_in_2) => invalid_in_1.or_later(invalid_in_2).into(),
+            Err(error) => error,
+        })
+    }
+
     /// Returns the number of samples per window.
     fn counts(&self) -> Result<BTreeMap<i64, u64>> {
         let mut counts = BTreeMap::new();
         self.visit(|_, samples| {
-            for sample in samples {
-                *counts
-                    .entry(sample.timestamp_ms.div_euclid(self.length_ms))
-                    .or_default() += 1;
+            match samples {
+                LineSamples::Floats(samples) => {
+                    for sample in samples {
+                        *counts
+                            .entry(self.window_of(sample.timestamp_ms))
+                            .or_default() += 1;
+                    }
+                }
+                LineSamples::Histogram(timestamp_ms, histogram) => {
+                    *counts.entry(self.window_of(timestamp_ms)).or_default() +=
+                        histogram.n_cells() as u64;
+                }
             }
             ensure!(
                 counts.len() <= WINDOWS_MAX,
@@ -106,10 +146,21 @@ impl Backfill<'_> {
         let mut found: BTreeMap<i64, HashMap<Labels, Samples>> = BTreeMap::new();
         self.visit(|pairs, samples| {
             let mut of_line: BTreeMap<i64, Samples> = BTreeMap::new();
-            for &sample in samples {
-                let window = sample.timestamp_ms.div_euclid(self.length_ms);
-                if windows.contains(&window) {
-                    of_line.entry(window).or_default().push(sample);
+            match samples {
+                LineSamples::Floats(samples) => {
+                    for &sample in samples {
+                        let window = self.window_of(sample.timestamp_ms);
+                        if windows.contains(&window) {
+                            of_line.entry(window).or_default().floats.push(sample);
+                        }
+                    }
+                }
+                LineSamples::Histogram(timestamp_ms, histogram) => {
+                    let window = self.window_of(timestamp_ms);
+                    if windows.contains(&window) {
+                        let samples = of_line.entry(window).or_default();
+                        samples.histograms.push((timestamp_ms, Arc::new(histogram)));
+                    }
                 }
             }
             if of_line.is_empty() {
@@ -122,15 +173,19 @@ impl Backfill<'_> {
                     .or_default()
                     .entry(labels.clone())
                     .or_default()
-                    .extend(samples);
+                    .append(samples);
             }
             Ok(())
         })?;
         Ok(found)
     }
 
-    /// Calls `each` for the labels and samples of every line of the file.
-    fn visit(&self, mut each: impl FnMut(&Pairs<'_>, &[Sample]) -> Result<()>) -> Result<()> {
+    fn window_of(&self, timestamp_ms: i64) -> i64 {
+        timestamp_ms.div_euclid(self.length_ms)
+    }
+
+    /// Calls `each` for the labels and samples of every series of every line of the file.
+    fn visit(&self, mut each: impl FnMut(&Pairs<'_>, LineSamples<'_>) -> Result<()>) -> Result<()> {
         let path = &self.args.input;
         let file = File::open(path).with_context(|| format!("open {path:?}"))?;
         let mut lines = LineReader::new(BufReader::new(file), self.format);
@@ -142,15 +197,27 @@ impl Backfill<'_> {
             match line {
                 Line::Sample(line) => {
                     let sample = Sample {
-                        timestamp_ms: line
-                            .timestamp_ms
-                            .context("expected timestamp for series got none")?,
+                        timestamp_ms: line.timestamp_ms.context(NO_TIMESTAMP)?,
                         value: line.value,
                     };
-                    each(&line.labels, &[sample])?;
+                    each(&line.labels, LineSamples::Floats(&[sample]))?;
+                }
+                Line::Composite(mut line) => {
+                    let timestamp_ms = line.timestamp_ms.context(NO_TIMESTAMP)?;
+                    for part in line.samples() {
+                        let sample = Sample {
+                            timestamp_ms,
+                            value: part.value,
+                        };
+                        each(&part.labels, LineSamples::Floats(&[sample]))?;
+                    }
+                    if let Some(histogram) = line.value.histogram.take() {
+                        let samples = LineSamples::Histogram(timestamp_ms, histogram);
+                        each(&line.labels, samples)?;
+                    }
                 }
                 Line::Series(line) => {
-                    let samples: Samples = line
+                    let samples: Vec<Sample> = line
                         .samples
                         .iter()
                         .map(|&(timestamp_ms, value)| Sample {
@@ -158,7 +225,7 @@ impl Backfill<'_> {
                             value,
                         })
                         .collect();
-                    each(&line.labels, &samples)?;
+                    each(&line.labels, LineSamples::Floats(&samples))?;
                 }
                 Line::Metadata(_) | Line::Nothing => {}
             }
@@ -188,21 +255,11 @@ impl Backfill<'_> {
         let mut n_repeated = 0;
         for (labels, samples) in &series {
             let mut samples = samples.clone();
-            // The sort is stable: samples with one timestamp stay in file order.
-            samples.sort_by_key(|sample| sample.timestamp_ms);
-            samples.dedup_by(|sample, first| {
-                let is_repeated = sample.timestamp_ms == first.timestamp_ms;
-                n_repeated +=
-                    u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
-                is_repeated
-            });
-            min_ms = min_ms.min(samples[0].timestamp_ms);
-            max_ms = max_ms.max(samples[samples.len() - 1].timestamp_ms);
-            let mut encoder = Encoder::new(StartTimestamps::Drop);
-            for sample in samples {
-                encoder.push(sample, 0);
-            }
-            writer.add(labels.iter(), &encoder.finish())?;
+            n_repeated += samples.sort();
+            let times = samples.time_range();
+            min_ms = min_ms.min(times.0);
+            max_ms = max_ms.max(times.1);
+            writer.add(labels.iter(), &samples.encode())?;
         }
         let description = Description {
             min_ms,
@@ -210,6 +267,74 @@ impl Backfill<'_> {
             ..Description::default()
         };
         Ok((writer.finish(description)?, n_repeated))
+    }
+}
+
+impl Samples {
+    fn append(&mut self, mut other: Self) {
+        self.floats.append(&mut other.floats);
+        self.histograms.append(&mut other.histograms);
+    }
+
+    /// Sorts the samples and keeps one per timestamp. Returns the number of removed samples with
+    /// another value than the one that is kept.
+    fn sort(&mut self) -> u64 {
+        let mut n_repeated = 0;
+        // The sort is stable: samples with one timestamp stay in file order.
+        self.floats.sort_by_key(|sample| sample.timestamp_ms);
+        self.floats.dedup_by(|sample, first| {
+            let is_repeated = sample.timestamp_ms == first.timestamp_ms;
+            n_repeated += u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
+            is_repeated
+        });
+
+        self.histograms
+            .sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
+        self.histograms.dedup_by(|sample, first| {
+            let is_repeated = sample.0 == first.0;
+            n_repeated += u64::from(is_repeated && !sample.1.is_same(&first.1));
+            is_repeated
+        });
+        let floats = &self.floats;
+        self.histograms.retain(|(timestamp_ms, _)| {
+            let is_repeated = floats
+                .binary_search_by_key(timestamp_ms, |sample| sample.timestamp_ms)
+                .is_ok();
+            n_repeated += u64::from(is_repeated);
+            !is_repeated
+        });
+        n_repeated
+    }
+
+    /// Returns the first and the last timestamp of sorted samples.
+    fn time_range(&self) -> (i64, i64) {
+        let floats = self.floats.iter().map(|sample| sample.timestamp_ms);
+        let times = floats.chain(
+            self.histograms
+                .iter()
+                .map(|(timestamp_ms, _)| *timestamp_ms),
+        );
+        times.fold((i64::MAX, i64::MIN), |(min_ms, max_ms), timestamp_ms| {
+            (min_ms.min(timestamp_ms), max_ms.max(timestamp_ms))
+        })
+    }
+
+    /// Encodes sorted samples.
+    fn encode(self) -> Vec<Chunk> {
+        let mut encoder = Encoder::new(StartTimestamps::Drop);
+        let mut histograms = self.histograms.into_iter().peekable();
+        for sample in self.floats {
+            while let Some((timestamp_ms, histogram)) =
+                histograms.next_if(|(timestamp_ms, _)| *timestamp_ms < sample.timestamp_ms)
+            {
+                encoder.push_histogram(timestamp_ms, histogram, 0);
+            }
+            encoder.push(sample, 0);
+        }
+        for (timestamp_ms, histogram) in histograms {
+            encoder.push_histogram(timestamp_ms, histogram, 0);
+        }
+        encoder.finish()
     }
 }
 
@@ -391,6 +516,76 @@ mod tests {
         assert!(error("a 1\n# EOF\n").contains("expected timestamp for series got none"));
         assert!(error("a 1 1\n").contains("line 2: data does not end with # EOF"));
         assert!(error("a{b=\"1\",b=\"2\"} 1 1\n# EOF\n").contains("labels of a series"));
+    }
+
+    #[test]
+    fn openmetrics_2_is_recognized_and_its_histograms_become_samples() {
+        let dir = tempfile::tempdir().unwrap();
+        let native = "schema:0,zero_threshold:0,zero_count";
+        let text = format!(
+            "# TYPE h histogram\nh {{count:3,sum:2,{native}:3,bucket:[+Inf:3]}} 7201 st@1\n\
+             h {{count:1,sum:1,{native}:1}} 7200\nh {{count:9,sum:9,{native}:9}} 7200\n\
+             # TYPE \"h\" gauge\nh 5 7202\nh 6 7201\n# EOF\n"
+        );
+        blocks_of(&text, dir.path(), &[("x", "y")]).unwrap();
+
+        let mut damage = DamageReport::default();
+        let mut found = Vec::new();
+        for block in BlockReader::list(&RealFs, dir.path()).unwrap() {
+            let block = BlockReader::open(&RealFs, &block, &mut damage).unwrap();
+            assert_eq!(block.meta().min_ms, 7_200_000);
+            assert_eq!(block.meta().max_ms, 7_202_001);
+            let mut cursor = block.cursor();
+            while let Some(series) = cursor.next(&mut damage) {
+                let mut columns = SampleColumns::default();
+                series.read(&mut columns, &mut damage);
+                for (idx, sample) in columns.iter().enumerate() {
+                    let is_histogram = columns.histogram(idx).is_some();
+                    let name = series.labels().iter().next().unwrap().1.to_owned();
+                    found.push((name, sample.timestamp_ms, sample.value, is_histogram));
+                }
+            }
+        }
+        let row = |name: &str, timestamp_ms: i64, value: f64, is_histogram: bool| {
+            (name.to_owned(), timestamp_ms, value, is_histogram)
+        };
+        // Of two samples with a timestamp the first one counts, and a float before a histogram.
+        let expect = [
+            row("h", 7_200_000, 1.0, true),
+            row("h", 7_201_000, 6.0, false),
+            row("h", 7_202_000, 5.0, false),
+            row("h_bucket", 7_201_000, 3.0, false),
+            row("h_count", 7_201_000, 3.0, false),
+            row("h_sum", 7_201_000, 2.0, false),
+        ];
+        assert_eq!(found, expect);
+        assert_eq!(damage.n_damaged(), 0);
+    }
+
+    #[test]
+    fn the_error_of_an_openmetrics_file_is_that_of_its_version() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, expect) in [
+            (
+                "# TYPE s summary\ns{quantile=\"1\"} 1 1\na{b=c} 1 1\n",
+                "line 3: expected a quoted string",
+            ),
+            (
+                "# TYPE s summary\ns {count:1,sum:1,quantile:[]} 1\na{b=c} 1 1\n",
+                "line 3: expected a quoted string",
+            ),
+            (
+                "# TYPE s summary\ns {count:1,quantile:[]} 1\n",
+                "line 2: no field sum",
+            ),
+            (
+                "# TYPE s summary\ns {count:1,sum:1,quantile:[]}\n# EOF\n",
+                "expected timestamp for series got none",
+            ),
+        ] {
+            let error = format!("{:#}", blocks_of(text, dir.path(), &[]).unwrap_err());
+            assert!(error.contains(expect), "{text:?}: {error}");
+        }
     }
 
     #[test]

@@ -23,23 +23,36 @@ pub(super) fn parse(text: &str, is_openmetrics: bool) -> Result<Line<'_>, String
             .trim_start_matches([' ', '\t']);
     }
     match cursor.rest.strip_prefix('#') {
-        Some(rest) => cursor.comment(rest),
+        Some(rest) => {
+            cursor.rest = rest;
+            cursor.comment()
+        }
         None if cursor.rest.is_empty() && !is_openmetrics => Ok(Line::Nothing),
         None => cursor.sample().map(Line::Sample),
     }
 }
 
-struct Cursor<'a> {
-    rest: &'a str,
+/// The rest of a line, with a method for each part of it.
+pub(super) struct Cursor<'a> {
+    pub(super) rest: &'a str,
     /// Whether the format is OpenMetrics.
     is_openmetrics: bool,
 }
 
 impl<'a> Cursor<'a> {
-    fn comment(mut self, rest: &'a str) -> Result<Line<'a>, String> {
+    /// Creates the cursor of a line of OpenMetrics.
+    pub(super) fn openmetrics(rest: &'a str) -> Self {
+        Self {
+            rest,
+            is_openmetrics: true,
+        }
+    }
+
+    /// Reads a comment behind its `#`.
+    pub(super) fn comment(mut self) -> Result<Line<'a>, String> {
+        let rest = self.rest;
         let spaced = rest.starts_with([' ', '\t']);
         let is_openmetrics = self.is_openmetrics;
-        self.rest = rest;
         self.skip_space();
         let (word, after) = match self.rest.split_once([' ', '\t']) {
             Some(parts) => parts,
@@ -82,46 +95,53 @@ impl<'a> Cursor<'a> {
     }
 
     fn sample(mut self) -> Result<SampleLine<'a>, String> {
+        let mut labels = self.metric_name();
+        self.skip_space();
+        if self.rest.starts_with('{') {
+            self.labels(&mut labels)?;
+        }
+        self.metric_name_of(&labels)?;
+        let value = self.value("sample")?;
+        let timestamp_ms = self.time("sample")?;
+        let mut exemplars = Vec::new();
+        if self.is_openmetrics && self.eat('#') {
+            exemplars.push(self.exemplar()?);
+        }
+        self.end()?;
+        Ok(SampleLine {
+            labels,
+            value,
+            timestamp_ms,
+            start_ms: 0,
+            exemplars,
+        })
+    }
+
+    /// Reads the metric name before the labels, if there is one.
+    pub(super) fn metric_name(&mut self) -> Pairs<'a> {
         let mut labels = Vec::with_capacity(8);
         let name = self.name(|c| c == ':');
         if !name.is_empty() {
             labels.push((Cow::Borrowed("__name__"), Cow::Borrowed(name)));
         }
-        self.skip_space();
-        if self.rest.starts_with('{') {
-            self.labels(&mut labels)?;
-        }
-        if !labels.iter().any(|(name, _)| name == "__name__") {
-            return Err(format!(
-                "expected a metric name, got {:?}",
-                excerpt(self.rest)
-            ));
-        }
-        let (value, timestamp_ms) = self.value_and_time("sample")?;
-        let exemplar = if self.is_openmetrics && self.eat('#') {
-            Some(self.exemplar()?)
-        } else {
-            None
-        };
-        match self.rest {
-            "" => Ok(SampleLine {
-                labels,
-                value,
-                timestamp_ms,
-                exemplar,
-            }),
-            rest => Err(format!(
-                "expected the end of the line, got {:?}",
-                excerpt(rest)
-            )),
-        }
+        labels
     }
 
-    fn exemplar(&mut self) -> Result<ExemplarPart<'a>, String> {
+    /// Returns the metric name among the labels.
+    pub(super) fn metric_name_of<'l>(&self, labels: &'l Pairs<'_>) -> Result<&'l str, String> {
+        let name = labels.iter().find(|(name, _)| name == "__name__");
+        let (_, name) =
+            name.ok_or_else(|| format!("expected a metric name, got {:?}", excerpt(self.rest)))?;
+        Ok(name)
+    }
+
+    /// Reads an exemplar behind its `#`.
+    pub(super) fn exemplar(&mut self) -> Result<ExemplarPart<'a>, String> {
         self.skip_space();
         let mut labels = Vec::new();
         self.labels(&mut labels)?;
-        let (value, timestamp_ms) = self.value_and_time("exemplar")?;
+        let value = self.value("exemplar")?;
+        let timestamp_ms = self.time("exemplar")?;
         labels.sort();
         Ok(ExemplarPart {
             labels,
@@ -132,7 +152,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads `{name="value", ...}`. A quoted string without a value is the metric name. As in
     /// Prometheus, the text format needs no comma between two labels; OpenMetrics does.
-    fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
+    pub(super) fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
         if !self.eat('{') {
             return Err(format!(
                 "expected labels in braces, got {:?}",
@@ -181,14 +201,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn value_and_time(&mut self, owner: &str) -> Result<(f64, Option<i64>), String> {
+    /// Reads the value of a sample or an exemplar.
+    pub(super) fn value(&mut self, owner: &str) -> Result<f64, String> {
         self.skip_space();
         let word = self.word();
-        let value =
-            float(word).ok_or_else(|| format!("invalid value {:?} of a {owner}", excerpt(word)))?;
+        float(word).ok_or_else(|| format!("invalid value {:?} of a {owner}", excerpt(word)))
+    }
+
+    /// Reads the timestamp of a sample or an exemplar, if there is one.
+    pub(super) fn time(&mut self, owner: &str) -> Result<Option<i64>, String> {
         self.skip_space();
         if self.rest.is_empty() || self.rest.starts_with('#') {
-            return Ok((value, None));
+            return Ok(None);
         }
         let word = self.word();
         let time = if self.is_openmetrics {
@@ -197,11 +221,22 @@ impl<'a> Cursor<'a> {
             word.parse().ok()
         };
         self.skip_space();
-        time.map(|time| (value, Some(time)))
+        time.map(Some)
             .ok_or_else(|| format!("invalid timestamp {:?} of a {owner}", excerpt(word)))
     }
 
-    fn word(&mut self) -> &'a str {
+    /// Checks that nothing is left of the line.
+    pub(super) fn end(&self) -> Result<(), String> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "expected the end of the line, got {:?}",
+            excerpt(self.rest)
+        ))
+    }
+
+    pub(super) fn word(&mut self) -> &'a str {
         let end = self.rest.find([' ', '\t']).unwrap_or(self.rest.len());
         self.split(end)
     }
@@ -235,17 +270,28 @@ impl<'a> Cursor<'a> {
         Ok(unescape(&text[..end], true))
     }
 
-    fn eat(&mut self, c: char) -> bool {
+    /// Reads a character.
+    pub(super) fn expect(&mut self, c: char, what: &str) -> Result<(), String> {
+        if self.eat(c) {
+            return Ok(());
+        }
+        Err(format!(
+            "expected {c} of {what}, got {:?}",
+            excerpt(self.rest)
+        ))
+    }
+
+    pub(super) fn eat(&mut self, c: char) -> bool {
         let rest = self.rest.strip_prefix(c);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    fn skip_space(&mut self) {
+    pub(super) fn skip_space(&mut self) {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
     }
 
-    fn split(&mut self, at: usize) -> &'a str {
+    pub(super) fn split(&mut self, at: usize) -> &'a str {
         let (text, rest) = self.rest.split_at(at);
         self.rest = rest;
         text
@@ -279,7 +325,8 @@ fn kind(name: &str) -> Result<MetricType, String> {
     MetricType::parse(name).ok_or_else(|| format!("invalid metric type {:?}", excerpt(name)))
 }
 
-fn excerpt(text: &str) -> String {
+/// Returns the start of a text, for errors.
+pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 

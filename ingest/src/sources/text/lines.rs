@@ -3,10 +3,10 @@
 use std::io::{BufRead, Read};
 
 use varve_context::Limit;
-use varve_model::metadata::MetricType;
 
 use super::line::{Line, MetadataLine};
-use super::{cursor, json_line};
+use super::openmetrics2::CurrentFamily;
+use super::{cursor, json_line, openmetrics2};
 use crate::error::{Malformed, WriteError};
 
 /// The format of a body.
@@ -16,18 +16,30 @@ pub enum TextFormat {
     Prometheus,
     /// OpenMetrics 1.0, with timestamps in seconds. The last line is `# EOF`.
     OpenMetrics,
+    /// OpenMetrics 2.0, as OpenMetrics 1.0, with histograms and summaries in one line.
+    OpenMetrics2,
     /// VictoriaMetrics' JSON lines, each with a series and its samples.
     JsonLines,
 }
 
 impl TextFormat {
-    /// Parses a line without its line break.
-    pub(super) fn parse(self, line: &str) -> Result<Line<'_>, String> {
+    /// Parses a line without its line break. `family` is that of the previous line.
+    pub(super) fn parse<'a>(
+        self,
+        line: &'a str,
+        family: &mut CurrentFamily,
+    ) -> Result<Line<'a>, String> {
         match self {
             Self::Prometheus => cursor::parse(line, false),
             Self::OpenMetrics => cursor::parse(line, true),
+            Self::OpenMetrics2 => openmetrics2::parse(line, family),
             Self::JsonLines => json_line::parse(line),
         }
+    }
+
+    /// Returns `true` if the last line of a body is `# EOF`.
+    fn has_end(self) -> bool {
+        matches!(self, Self::OpenMetrics | Self::OpenMetrics2)
     }
 
     /// Returns the maximum size of a line in bytes.
@@ -55,6 +67,15 @@ pub struct BadLine {
     pub line: u64,
     /// The error.
     pub reason: String,
+}
+
+impl BadLine {
+    /// Of the errors of a text in two versions of its format, returns that of the version in which
+    /// the text is written: it is further down.
+    #[must_use]
+    pub fn or_later(self, other: Self) -> Self {
+        if other.line < self.line { self } else { other }
+    }
 }
 
 impl<R: BufRead> LineReader<R> {
@@ -89,8 +110,8 @@ pub(super) struct Lines<R> {
     reader: R,
     line: Vec<u8>,
     pub(super) number: u64,
-    /// The type of the last family with a line `# TYPE`.
-    kind: MetricType,
+    /// The family of the last line; before OpenMetrics 2.0, only the type of the last `# TYPE`.
+    family: CurrentFamily,
     /// Number of lines with a sample.
     n_samples: u64,
     size: u64,
@@ -133,7 +154,7 @@ impl<R: BufRead> Lines<R> {
             reader,
             line: Vec::new(),
             number: 0,
-            kind: MetricType::Unknown,
+            family: CurrentFamily::default(),
             n_samples: 0,
             size: 0,
             size_max,
@@ -163,29 +184,31 @@ impl<R: BufRead> Lines<R> {
 
         if n == 0 {
             // An OpenMetrics body without `# EOF` may be truncated.
-            let is_truncated = format == TextFormat::OpenMetrics;
-            return if is_truncated {
+            return if format.has_end() {
                 Err(LineError::Line("data does not end with # EOF".to_owned()))
             } else {
                 Ok(None)
             };
         }
-        if format == TextFormat::OpenMetrics && self.line == b"# EOF" {
+        if format.has_end() && self.line == b"# EOF" {
             self.check_end()?;
             return Ok(None);
         }
 
         let line =
             std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
-        let mut line = format.parse(line).map_err(LineError::Line)?;
+        let mut line = format
+            .parse(line, &mut self.family)
+            .map_err(LineError::Line)?;
 
         match &mut line {
             Line::Sample(sample) => {
-                sample.normalize(self.kind);
+                sample.normalize(self.family.kind);
                 self.n_samples += 1;
             }
+            Line::Composite(_) => self.n_samples += 1,
             Line::Series(series) => self.n_samples += u64::from(!series.samples.is_empty()),
-            Line::Metadata(MetadataLine::Type(_, kind)) => self.kind = *kind,
+            Line::Metadata(MetadataLine::Type(_, kind)) => self.family.kind = *kind,
             Line::Metadata(_) | Line::Nothing => {}
         }
         Ok(Some(line))

@@ -1,20 +1,23 @@
-//! Import of scrape bodies (Prometheus' text format 0.0.4 and OpenMetrics 1.0), and of
+//! Import of scrape bodies (Prometheus' text format 0.0.4, OpenMetrics 1.0 and 2.0), and of
 //! VictoriaMetrics' JSON lines.
 //!
 //! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`]
-//! samples, so that a body of any size takes the memory of one batch. An invalid line ends the
+//! samples, so that a body of any size takes the memory of one batch. Each number of a native
+//! histogram counts as a sample. An invalid line ends the
 //! import, as does a resource that stays exhausted. The error says how many samples of earlier
 //! lines are stored. A retry of the whole body stores nothing twice.
 //!
 //! Bounds: a line has at most 2 MiB, or 10 MiB if it is JSON (`lines`), a body [`SIZE_FACTOR`] times the maximum of a message. The work for a body is bounded by its size as
 //! received ([`EXPANSION_MAX`]), by [`SAMPLELESS_LINES_MAX`] and by [`Import::timeout`].
 
+mod composite;
 mod cursor;
 mod json_line;
 mod line;
 mod lines;
 mod nan;
 mod number;
+mod openmetrics2;
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -30,7 +33,10 @@ use crate::outcome::{Rejections, Written};
 use crate::receiver::Receiver;
 use crate::write::buffers::Buffers;
 use crate::write::{Decoded, Write};
-pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine, SeriesLine};
+pub use line::{
+    CompositeLine, CompositeSample, CompositeSeries, CompositeValue, ExemplarPart, Line,
+    MetadataLine, Pairs, SampleLine, SeriesLine,
+};
 pub use lines::{BadLine, LineReader, TextFormat};
 use lines::{LineError, Lines};
 pub use nan::NanMeaning;
@@ -229,6 +235,10 @@ fn add_line(
             add_extra(&mut sample.labels, &import.extra_labels);
             Ok(add_sample(&sample, import.default_timestamp_ms, builder)?)
         }
+        Line::Composite(line) => {
+            *n_samples += line.value.n_samples();
+            Ok(add_composite(line, import, builder)?)
+        }
         Line::Metadata(metadata) => Ok(family.add(metadata, builder)?),
         Line::Series(mut series) => {
             *n_samples += series.samples.len();
@@ -261,8 +271,40 @@ fn add_sample(
             .iter()
             .map(|(name, value)| (&**name, &**value)),
     )?;
-    builder.sample(timestamp_ms, sample.value, 0)?;
-    if let Some(exemplar) = &sample.exemplar {
+    builder.sample(timestamp_ms, sample.value, sample.start_ms)?;
+    add_exemplars(&sample.exemplars, timestamp_ms, builder)?;
+    builder.end_series()
+}
+
+fn add_composite<'a>(
+    mut line: CompositeLine<'a>,
+    import: &'a Import,
+    builder: &mut BatchBuilder<'_, '_>,
+) -> Result<(), WriteError> {
+    builder.grow(line.value.size())?;
+    for mut sample in line.samples() {
+        add_extra(&mut sample.labels, &import.extra_labels);
+        add_sample(&sample, import.default_timestamp_ms, builder)?;
+    }
+
+    let Some(histogram) = line.value.histogram.take() else {
+        return Ok(());
+    };
+    add_extra(&mut line.labels, &import.extra_labels);
+    let timestamp_ms = line.timestamp_ms.unwrap_or(import.default_timestamp_ms);
+    builder.series(line.labels.iter().map(|(name, value)| (&**name, &**value)))?;
+    builder.histogram(timestamp_ms, histogram, line.start_ms)?;
+    add_exemplars(&line.exemplars, timestamp_ms, builder)?;
+    builder.end_series()
+}
+
+/// Adds exemplars to the current series, whose sample has a timestamp.
+fn add_exemplars(
+    exemplars: &[ExemplarPart<'_>],
+    timestamp_ms: i64,
+    builder: &mut BatchBuilder<'_, '_>,
+) -> Result<(), WriteError> {
+    for exemplar in exemplars {
         let labels = exemplar
             .labels
             .iter()
@@ -273,7 +315,7 @@ fn add_sample(
             exemplar.timestamp_ms.unwrap_or(timestamp_ms),
         )?;
     }
-    builder.end_series()
+    Ok(())
 }
 
 fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {

@@ -8,13 +8,14 @@ use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Options, ReadContext};
 
 use super::lines::LINE_SIZE_MAX;
+use super::openmetrics2::CurrentFamily;
 use super::*;
 use crate::admission::{Amounts, Budgets};
 use crate::limits::Limits;
 
 /// Prints a parsed line.
 fn print(text: &str, format: TextFormat) -> String {
-    match format.parse(text) {
+    match format.parse(text, &mut CurrentFamily::default()) {
         Err(refused) => format!("! {refused}"),
         Ok(Line::Nothing) => "-".to_owned(),
         Ok(Line::Metadata(line)) => format!("{line:?}")
@@ -22,6 +23,7 @@ fn print(text: &str, format: TextFormat) -> String {
             .replace("Owned(", "")
             .replace(')', ""),
         Ok(Line::Series(line)) => format!("{line:?}"),
+        Ok(Line::Composite(line)) => format!("{line:?}"),
         Ok(Line::Sample(sample)) => {
             let pairs = |pairs: &line::Pairs<'_>| {
                 pairs
@@ -35,7 +37,7 @@ fn print(text: &str, format: TextFormat) -> String {
                 .timestamp_ms
                 .iter()
                 .for_each(|time| write!(out, " @{time}").unwrap());
-            if let Some(exemplar) = sample.exemplar {
+            for exemplar in sample.exemplars {
                 write!(
                     out,
                     " # {} {} {:?}",
@@ -135,6 +137,22 @@ fn lines_of_both_formats_are_read() {
         (Open, "a 1 NaN", "! invalid timestamp \"NaN\" of a sample"),
         (Open, "", "! expected a metric name, got \"\""),
         (Open, "# comment", "! invalid comment \" comment\""),
+        // Version 2.0 has these.
+        (
+            Open,
+            "a 1 2 st@1",
+            "! expected the end of the line, got \"st@1\"",
+        ),
+        (
+            Open,
+            "a 1 # {} 1 # {} 2",
+            "! expected the end of the line, got \"# {} 2\"",
+        ),
+        (
+            Open,
+            "a {count:1,sum:1,bucket:[+Inf:1]}",
+            "! expected = after a label name, got \":1,sum:1,bucket:[+Inf:1]}\"",
+        ),
     ] {
         assert_eq!(print(text, format), expect, "{text:?}");
     }
@@ -186,8 +204,12 @@ fn bounds_and_quantiles_are_normalized_below_their_type() {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "[a-z#{}\"\\\\=, .0-9é\t]{0,40}") {
-        for format in [TextFormat::Prometheus, TextFormat::OpenMetrics] {
-            let _either = format.parse(&text);
+        for format in [
+            TextFormat::Prometheus,
+            TextFormat::OpenMetrics,
+            TextFormat::OpenMetrics2,
+        ] {
+            let _either = format.parse(&text, &mut CurrentFamily::default());
         }
     }
 }
@@ -309,6 +331,97 @@ fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
         (&*metadata.kind, &*metadata.help, &*metadata.unit),
         ("counter", "Help.", "s")
     );
+}
+
+/// Returns the histograms of a store, with the start timestamps of all samples.
+fn histograms_and_starts(db: &Db) -> Vec<String> {
+    const ALL: &[Matcher] = &[];
+    let mut columns = SampleColumns::default();
+    let found = db
+        .select(&ReadContext::unbounded(), ALL, TimeRange::ALL)
+        .unwrap();
+    let mut lines = Vec::new();
+    for series in found {
+        let series = series.unwrap();
+        columns.clear();
+        series.read(&mut columns).unwrap();
+        for idx in 0..columns.len() {
+            let histogram = columns.histogram(idx).map(|histogram| &histogram.counts);
+            let start_ms = columns.start_ms(idx);
+            lines.push(format!("{} {histogram:?} st@{start_ms}", series.labels()));
+        }
+    }
+    lines
+}
+
+#[test]
+fn histograms_of_openmetrics_2_are_stored_with_start_timestamps_and_exemplars() {
+    let fixture = Fixture::new();
+    let text = "# TYPE c counter\nc 5 st@1699999000 # {t=\"u\"} 0.5 1699999999 # {t=\"v\"} 0.5 1699999999.5\n\
+        # TYPE h histogram\n# HELP h Both.\n\
+        h{job=\"x\"} {count:3,sum:2.5,schema:0,zero_threshold:0,zero_count:3,bucket:[1:2,+Inf:3]} 1699999999.5 st@1699999000.25 # {t=\"w\"} 5 1699999999\n\
+        # TYPE s summary\ns {count:1,sum:2,quantile:[0.5:2]}\n# EOF\n";
+    let written = fixture
+        .import(text, TextFormat::OpenMetrics2, &[("job", "import")])
+        .unwrap();
+    assert!(written.rejections.is_empty(), "{}", written.rejections);
+    let stored = (written.stored.total, written.stored.histograms);
+    assert_eq!((stored, written.exemplars.stored), ((9, 1), 4));
+    assert_eq!(
+        fixture.contents(),
+        [
+            r#"{__name__="c", job="import"} 5@1700000000000"#,
+            r#"{__name__="h", job="import"} 2.5@1699999999500"#,
+            r#"{__name__="h_bucket", job="import", le="+Inf"} 3@1699999999500"#,
+            r#"{__name__="h_bucket", job="import", le="1.0"} 2@1699999999500"#,
+            r#"{__name__="h_count", job="import"} 3@1699999999500"#,
+            r#"{__name__="h_sum", job="import"} 2.5@1699999999500"#,
+            r#"{__name__="s", job="import", quantile="0.5"} 2@1700000000000"#,
+            r#"{__name__="s_count", job="import"} 1@1700000000000"#,
+            r#"{__name__="s_sum", job="import"} 2@1700000000000"#,
+        ]
+    );
+    let counts = "Some(Integer { count: 3, zero_count: 3, positive: [], negative: [] })";
+    assert_eq!(
+        histograms_and_starts(&fixture.db)[..3],
+        [
+            r#"{__name__="c", job="import"} None st@1699999000000"#.to_owned(),
+            format!(r#"{{__name__="h", job="import"}} {counts} st@1699999000250"#),
+            r#"{__name__="h_bucket", job="import", le="+Inf"} None st@1699999000250"#.to_owned(),
+        ]
+    );
+    let metadata = &fixture.db.metadata()["h"];
+    assert_eq!((&*metadata.kind, &*metadata.help), ("histogram", "Both."));
+
+    let refused = fixture
+        .import(
+            "a 1\n# TYPE h histogram\nh 1\n# EOF\n",
+            TextFormat::OpenMetrics2,
+            &[],
+        )
+        .unwrap_err();
+    let reason = "line 3: a histogram without a composite value; nothing of the body is stored";
+    assert!(refused.ends_with(reason), "{refused}");
+}
+
+/// Ten thousand histograms of a megabyte each would be one batch.
+#[test]
+fn the_numbers_of_histograms_count_as_samples_of_a_batch() {
+    let fixture = Fixture::with(Limits {
+        bytes_in_flight_max: 16 << 20,
+        ..Limits::for_tests()
+    });
+    let n_buckets = 20_000;
+    let buckets = "1,".repeat(n_buckets);
+    let mut text = "# TYPE h histogram\n".to_owned();
+    for i in 0..200 {
+        writeln!(text, "h{{i=\"{i}\"}} {{count:{n_buckets},sum:1,schema:0,zero_threshold:0,zero_count:0,positive_spans:[0:{n_buckets}],positive_buckets:[{buckets}]}}").unwrap();
+    }
+    text.push_str("# EOF\n");
+    let written = fixture
+        .import(&text, TextFormat::OpenMetrics2, &[])
+        .unwrap();
+    assert_eq!(written.stored.histograms, 200);
 }
 
 #[test]

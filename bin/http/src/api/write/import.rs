@@ -17,14 +17,26 @@ use crate::serving::state::HttpState;
 
 /// POST /api/v1/import/prometheus.
 pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result {
-    let is_openmetrics = header_text(request.headers(), header::CONTENT_TYPE)
-        .starts_with("application/openmetrics-text");
-    let format = if is_openmetrics {
-        TextFormat::OpenMetrics
-    } else {
-        TextFormat::Prometheus
-    };
+    let format = format_of(header_text(request.headers(), header::CONTENT_TYPE));
     import(&state, request, format).await
+}
+
+/// Returns the format of a body with a content type. As in Prometheus, OpenMetrics of another
+/// version than 2.0.0 is read as 1.0.
+fn format_of(content_type: &str) -> TextFormat {
+    if !content_type.starts_with("application/openmetrics-text") {
+        return TextFormat::Prometheus;
+    }
+    let mut parameters = content_type.split(';').skip(1);
+    let is_version_2 = parameters.any(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("version") && value.trim().trim_matches('"') == "2.0.0"
+    });
+    if is_version_2 {
+        TextFormat::OpenMetrics2
+    } else {
+        TextFormat::OpenMetrics
+    }
 }
 
 /// POST /api/v1/import.
@@ -89,6 +101,33 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_content_type_selects_the_format() {
+        for (content_type, expect) in [
+            ("", TextFormat::Prometheus),
+            ("text/plain; version=2.0.0", TextFormat::Prometheus),
+            ("application/openmetrics-text", TextFormat::OpenMetrics),
+            (
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                TextFormat::OpenMetrics,
+            ),
+            (
+                "application/openmetrics-text;version=3.0.0",
+                TextFormat::OpenMetrics,
+            ),
+            (
+                "application/openmetrics-text;version=2.0.0",
+                TextFormat::OpenMetrics2,
+            ),
+            (
+                "application/openmetrics-text; charset=utf-8; Version=\"2.0.0\"",
+                TextFormat::OpenMetrics2,
+            ),
+        ] {
+            assert_eq!(format_of(content_type), expect, "{content_type}");
+        }
+    }
 
     #[test]
     fn headers_and_parameters_select_format_and_labels() {
