@@ -9,8 +9,9 @@
 //! Invariants
 //! 1. Samples of the process itself make samples of senders too old by at most `ahead_max_ms`, also
 //!    after a restart.
-//! 2. The accepted newest time is at most `ahead_max_ms` later than the earlier of wall clock and
-//!    expected time ([`SteadyClock`]).
+//! 2. The accepted newest time is at most the earlier of wall clock and expected time
+//!    ([`SteadyClock`]). So a sample ahead of the clock makes no sample near the clock too old,
+//!    whoever sent it.
 //! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample,
 //!    the WAL may contain samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush
 //!    has removed them from the WAL. Meanwhile reads of all ranges wait for a replay. While the
@@ -25,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_env::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, time_after};
+use varve_env::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, SteadyClock, time_after};
 use varve_env::{Fs, StateFile};
 
 use crate::batch::SampleSource;
@@ -151,13 +152,13 @@ impl Newest {
     /// Returns the newest time that decides which series are idle and which windows are closed.
     pub(crate) fn accepted(&self) -> Option<i64> {
         self.get()
-            .map(|newest_ms| self.limited(newest_ms, self.clock.now()))
+            .map(|newest_ms| newest_ms.min(self.clock.now().earliest_ms()))
     }
 
     /// Returns the newest time from which the age of new samples is measured.
     pub(crate) fn accepted_sent(&self) -> Option<i64> {
         self.sent()
-            .map(|sent_ms| self.limited(sent_ms, self.clock.now()))
+            .map(|sent_ms| sent_ms.min(self.clock.now().earliest_ms()))
     }
 
     /// Returns the time up to which senders have probably sent their samples: as
@@ -181,7 +182,7 @@ impl Newest {
         if source == SampleSource::Own {
             newest_ms = newest_ms.max(Some(now.wall_ms));
         }
-        let accepted_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
+        let accepted_ms = sent_ms.map(|sent_ms| sent_ms.min(now.earliest_ms()));
         // Rare: a clock was wrong, or only the process itself writes.
         if accepted_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
             let found_sent_max_ms = if sent_ms < newest_ms {
@@ -250,15 +251,6 @@ impl Newest {
                     tracing::warn!(path = ?mark.path, %error, "could not remove a file; the next flush retries")
                 }
             }
-        }
-    }
-
-    fn limited(&self, newest_ms: i64, now: Now) -> i64 {
-        let earliest_ms = now.earliest_ms();
-        if newest_ms > earliest_ms.saturating_add(self.ahead_max_ms) {
-            earliest_ms
-        } else {
-            newest_ms
         }
     }
 }

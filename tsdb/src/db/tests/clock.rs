@@ -272,6 +272,47 @@ fn samples_ahead_of_the_clock_do_not_raise_the_expected_time() {
     }
 }
 
+/// Age limits counted from the newest sample, so one sample of one sender made samples of all
+/// senders too old until the clock had reached its time.
+#[test]
+fn a_sample_ahead_of_the_clock_makes_no_sample_near_the_clock_too_old() {
+    const MINUTE_MS: i64 = 60 * SECOND_MS;
+    for (in_order_max_age_ms, out_of_order_window_ms, ahead_max_ms) in [
+        (3 * HOUR_MS, 30 * MINUTE_MS, 10 * MINUTE_MS),
+        (3 * HOUR_MS, 5 * MINUTE_MS, 10 * MINUTE_MS),
+        (5 * MINUTE_MS, 5 * MINUTE_MS, 10 * MINUTE_MS),
+        (HOUR_MS, 30 * MINUTE_MS, 2 * HOUR_MS),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(NOW_MS);
+        let options = Options {
+            in_order_max_age_ms,
+            out_of_order_window_ms,
+            ahead_max_ms,
+            ..options_at(&clock)
+        };
+        let db = Db::open(dir.path(), options.clone()).unwrap();
+        let ahead_ms = NOW_MS + ahead_max_ms - SECOND_MS;
+        assert_eq!(append(&db, &[(WRONG, ahead_ms, 1.0)]), []);
+        write_real(&db, NOW_MS - 3 * SECOND_MS);
+        write_real(&db, NOW_MS - out_of_order_window_ms);
+        let too_old_ms = NOW_MS - out_of_order_window_ms - 1;
+        assert_eq!(
+            append(&db, &[(REAL[0], too_old_ms, 1.0)]),
+            [(0, RejectionReason::TooOld)]
+        );
+        db.flush().unwrap();
+        drop(db);
+
+        // The start finds the sample in a block.
+        clock.set(NOW_MS + SECOND_MS);
+        let db = Db::open(dir.path(), options).unwrap();
+        write_real(&db, NOW_MS);
+        write_real(&db, NOW_MS - out_of_order_window_ms + SECOND_MS);
+        check_real(&db, 4);
+    }
+}
+
 /// The samples were rejected as too old, which senders do not retry.
 #[test]
 fn while_the_file_for_samples_of_any_age_cannot_be_created_appends_fail_and_may_be_retried() {
