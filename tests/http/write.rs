@@ -295,7 +295,12 @@ fn an_invalid_sample_rejects_only_that_sample() {
     );
     assert_eq!(
         write(&[(T0 - HOUR - 1, 1.0)]),
-        refused("out of bounds", T0 - HOUR - 1)
+        refused_by(
+            "out of bounds",
+            T0 - HOUR - 1,
+            " (3600.001s older than the newest time 1700000000000, limit 3600s while \
+             storage.tsdb.out_of_order_time_window is 0)"
+        )
     );
     // The samples of a series in one request are taken in order of time.
     assert_eq!(
@@ -306,6 +311,8 @@ fn an_invalid_sample_rejects_only_that_sample() {
     assert_eq!(status, 400);
     let words = "out of bounds: timestamp is too far in the future: 2 samples, e.g. series {__name__=\"up\"}";
     assert!(text.starts_with(words), "{text}");
+    let limit = "s ahead of the clock, limit 600s by storage.tsdb.ahead_max)\n";
+    assert!(text.ends_with(limit), "{text}");
     assert_eq!(
         everything(server.http()),
         [
@@ -329,7 +336,13 @@ fn out_of_order_samples_are_accepted_for_half_an_hour() {
     );
     assert_eq!(
         write(&[(T0 - 30 * MINUTE - 1, 1.0)]),
-        refused("too old sample", T0 - 30 * MINUTE - 1)
+        refused_by(
+            "too old sample",
+            T0 - 30 * MINUTE - 1,
+            " (1800.001s older than the newest time 1700000000000, limit 10800s by \
+             storage.tsdb.in_order_max_age, out of order 1800s by \
+             storage.tsdb.out_of_order_time_window)"
+        )
     );
     assert_eq!(
         everything(server.http())[1],
@@ -348,9 +361,13 @@ fn write_up(server: &Server, samples: &[(i64, f64)]) -> (u16, String) {
 }
 
 fn refused(words: &str, timestamp_ms: i64) -> (u16, String) {
+    refused_by(words, timestamp_ms, "")
+}
+
+fn refused_by(words: &str, timestamp_ms: i64, excess: &str) -> (u16, String) {
     (
         400,
-        format!("{words}: 1 sample, e.g. series {{__name__=\"up\"}} at {timestamp_ms}\n"),
+        format!("{words}: 1 sample, e.g. series {{__name__=\"up\"}} at {timestamp_ms}{excess}\n"),
     )
 }
 

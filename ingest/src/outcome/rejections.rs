@@ -3,6 +3,7 @@
 use std::fmt;
 
 use varve_model::{RejectionReason, Sample};
+use varve_tsdb::bounds::Bounds;
 
 /// The rejects of one reason.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,6 +182,17 @@ impl Example {
             value: sample.map(|sample| sample.value),
             ..self
         }
+    }
+
+    /// Adds by how much the sample was out of `bounds`, if that was the reason of its rejection.
+    pub(crate) fn out_of(mut self, bounds: Option<Bounds>, reason: RejectionReason) -> Self {
+        let excess = bounds
+            .zip(self.timestamp_ms)
+            .and_then(|(bounds, timestamp_ms)| bounds.excess(timestamp_ms, reason));
+        if let Some(excess) = excess {
+            self.text.push_str(&format!(" ({excess})"));
+        }
+        self
     }
 }
 

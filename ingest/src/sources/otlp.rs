@@ -16,7 +16,7 @@ use crate::batch::RouteKey;
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Rejections, Written};
+use crate::outcome::{Example, Rejections, Written};
 use crate::receiver::Receiver;
 use crate::write::{Decoded, RejectedSamples, Write};
 
@@ -104,9 +104,15 @@ impl Sink for OtlpSink<'_, '_> {
         let Some(reason) = rejection else {
             return false;
         };
+        let bounds = self.bounds;
         self.rejections.add(reason, 1, 1, || {
             let metric = excerpt(metric.as_bytes());
-            format!("metric {metric:?}: delta at {timestamp_ms}")
+            let example = Example {
+                text: format!("metric {metric:?}: delta at {timestamp_ms}"),
+                timestamp_ms: Some(timestamp_ms),
+                ..Example::default()
+            };
+            example.out_of(bounds, reason)
         });
         true
     }

@@ -1,6 +1,7 @@
 //! Hands the batch of a pass to the store, and repeats this for series that were moved in memory.
 
 use varve_model::{Rejection, RejectionReason, Sample};
+use varve_tsdb::bounds::Bounds;
 use varve_tsdb::exemplars::RejectExemplar;
 
 use super::request::{Request, Write, Writer};
@@ -25,11 +26,12 @@ impl Write<'_> {
             }
             let n_samples = self.out.batch.len();
             self.has_appended = true;
-            self.receiver
+            let bounds = self
+                .receiver
                 .db
                 .append_with(&mut self.out.batch, || self.permit.end_priority())?;
             n_stored += (n_samples - self.out.batch.rejected().len()) as u64;
-            self.note_samples();
+            self.note_samples(bounds);
             self.note_exemplars();
             self.push_moved()?;
         }
@@ -41,7 +43,7 @@ impl Write<'_> {
     }
 
     /// Counts rejected samples. Collects the samples whose series have moved.
-    fn note_samples(&mut self) {
+    fn note_samples(&mut self, bounds: Bounds) {
         let decoded = self.request.batch;
         self.out.moved.clear();
         for &rejection in self.out.batch.rejected() {
@@ -60,8 +62,9 @@ impl Write<'_> {
                 if let Some(rejected) = &mut self.rejected_samples {
                     rejected.add(index as usize);
                 }
-                self.rejections
-                    .add(reason, 1, 1, || self.request.example(index));
+                self.rejections.add(reason, 1, 1, || {
+                    self.request.example(index).out_of(Some(bounds), reason)
+                });
             }
         }
     }

@@ -365,6 +365,7 @@ impl<'a> Write<'a> {
         for (sample, reason) in rejected {
             self.rejections.add(reason, 1, 1, || {
                 Example::of_sample(self.request.print(series_idx), sample)
+                    .out_of(Some(bounds), reason)
             });
         }
         for (timestamp_ms, reason) in invalid {

@@ -53,6 +53,12 @@ pub enum Limit {
     LabelsPerSeries,
     /// Bytes of a label value.
     LabelValueSize,
+    /// Age of a sample that is the newest of its series.
+    InOrderAge,
+    /// Age of a sample that is not the newest of its series.
+    OutOfOrderWindow,
+    /// Time of a sample ahead of the clock.
+    AheadOfClock,
     /// Requests that create series at the same time.
     SeriesCreation,
     /// Active series of a team.
@@ -118,6 +124,9 @@ impl Limit {
             Self::SamplesPerRequest => "samples of a write request",
             Self::LabelsPerSeries => "the maximum of labels",
             Self::LabelValueSize => "the maximum size",
+            Self::InOrderAge => "the maximum age in order",
+            Self::OutOfOrderWindow => "the out-of-order window",
+            Self::AheadOfClock => "the maximum time ahead of the clock",
             Self::SeriesCreation => "requests that create series",
             Self::TeamSeries => "active series of a team",
             Self::TotalSeries => "active series of all teams",

@@ -119,31 +119,37 @@ impl Db {
     /// [`Error::Limit`] (memory) or
     /// [`Error::ReplayFailed`]: none is stored. The same batch may be appended again.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
-        self.append_with(batch, || {})
+        self.append_with(batch, || {}).map(|_bounds| ())
     }
 
     /// Appends as [`Db::append`] does. Calls `before_sync` before it waits for a sync of the log,
-    /// if one is due.
+    /// if one is due. Returns the bounds for the timestamps of the samples.
     ///
     /// # Errors
     /// The errors of [`Db::append`].
-    pub fn append_with(&self, batch: &mut WriteBatch, before_sync: impl FnOnce()) -> Result<()> {
+    pub fn append_with(
+        &self,
+        batch: &mut WriteBatch,
+        before_sync: impl FnOnce(),
+    ) -> Result<Bounds> {
         // The list leaves the batch, because its samples are borrowed during the append.
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
         batch.rejected_exemplars.clear();
         let appended = self.append_unsynced(batch, &mut rejected);
         batch.rejected = rejected;
-        self.commit(appended?, before_sync)
+        let (positions, bounds) = appended?;
+        self.commit(positions, before_sync)?;
+        Ok(bounds)
     }
 
     /// Appends a batch to the heads, or to the buffers of a replay, and to the buffers of the logs.
-    /// Returns the log positions that the caller must commit.
+    /// Returns the log positions that the caller must commit, and the bounds of the append.
     fn append_unsynced(
         &self,
         batch: &mut WriteBatch,
         rejected: &mut Vec<Rejection>,
-    ) -> Result<Vec<(&SharedLog, Position)>> {
+    ) -> Result<(Vec<(&SharedLog, Position)>, Bounds)> {
         // All shards are checked before one changes, so that a shard that is not ready rejects the
         // whole request.
         self.check_shards_ready(batch)?;
@@ -183,7 +189,7 @@ impl Db {
             self.store.replay.retain_buffer(charge, rejected.len());
         }
         positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
-        Ok(positions)
+        Ok((positions, bounds))
     }
 
     /// Writes the logs up to the positions to the operating system, and syncs them if this is due.

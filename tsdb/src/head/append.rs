@@ -1,6 +1,9 @@
 //! Appending to the head: which samples are accepted, and how they are stored.
 
+use std::time::Duration;
+
 use varve_collections::prefetch;
+use varve_context::Limit;
 use varve_model::start_timestamps::Order;
 use varve_model::{RejectionReason, Sample};
 
@@ -15,7 +18,10 @@ use crate::limits::STRICT_MAX_AGE_MS;
 pub struct Bounds {
     /// Samples newer than this are too far in the future.
     pub(crate) future_max_ms: i64,
-    /// Newest timestamp of the store. `None` while the store is empty.
+    /// Maximum distance of a sample ahead of the clock, which `future_max_ms` includes.
+    pub(crate) ahead_max_ms: i64,
+    /// Newest timestamp of the store, or the clock if that is earlier. `None` while the store is
+    /// empty.
     pub(crate) newest_ms: Option<i64>,
     /// Maximum age of an in-order sample relative to `newest_ms`.
     pub(crate) in_order_max_age_ms: i64,
@@ -55,12 +61,18 @@ impl Bounds {
     /// Returns `true` if a sample newer than all others of its series is accepted.
     #[inline]
     fn accepts_in_order(&self, timestamp_ms: i64) -> bool {
-        let max_age_ms = match self.out_of_order_window_ms {
-            0 => STRICT_MAX_AGE_MS,
-            window_ms => self.in_order_max_age_ms.max(window_ms),
-        };
+        let max_age_ms = self.in_order_age_max_ms();
         self.newest_ms
             .is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(max_age_ms))
+    }
+
+    /// Returns the maximum age of an in-order sample that applies.
+    #[inline]
+    fn in_order_age_max_ms(&self) -> i64 {
+        match self.out_of_order_window_ms {
+            0 => STRICT_MAX_AGE_MS,
+            window_ms => self.in_order_max_age_ms.max(window_ms),
+        }
     }
 
     /// Returns `true` if a sample that is not newer than all others of its series is accepted.
@@ -96,6 +108,44 @@ impl Bounds {
             RejectionReason::OutOfBounds
         }
     }
+
+    /// Says by how much a timestamp was out of bounds, and what sets the limit. `None` if the
+    /// bounds were not the reason.
+    #[must_use]
+    pub fn excess(&self, timestamp_ms: i64, reason: RejectionReason) -> Option<String> {
+        if reason == RejectionReason::TooFarInFuture {
+            let clock_ms = self.future_max_ms.saturating_sub(self.ahead_max_ms);
+            return Some(format!(
+                "{:?} ahead of the clock, limit {:?} by {}",
+                duration_between(clock_ms, timestamp_ms),
+                duration_between(0, self.ahead_max_ms),
+                Limit::AheadOfClock
+            ));
+        }
+
+        let newest_ms = self.newest_ms?;
+        let age = duration_between(timestamp_ms, newest_ms);
+        let in_order = duration_between(0, self.in_order_age_max_ms());
+        let out_of_order = duration_between(0, self.out_of_order_window_ms);
+        match reason {
+            RejectionReason::TooOld => Some(format!(
+                "{age:?} older than the newest time {newest_ms}, limit {in_order:?} by {}, \
+                 out of order {out_of_order:?} by {}",
+                Limit::InOrderAge,
+                Limit::OutOfOrderWindow
+            )),
+            RejectionReason::OutOfBounds => Some(format!(
+                "{age:?} older than the newest time {newest_ms}, limit {in_order:?} while {} is 0",
+                Limit::OutOfOrderWindow
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the time from `start_ms` to `end_ms`.
+fn duration_between(start_ms: i64, end_ms: i64) -> Duration {
+    Duration::from_millis(end_ms.abs_diff(start_ms))
 }
 
 impl Head {

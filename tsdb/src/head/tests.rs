@@ -72,6 +72,7 @@ fn read(head: &Head, of: SlotRef, range: TimeRange, view: &ReadView) -> Vec<(i64
 
 const ANY: Bounds = Bounds {
     future_max_ms: i64::MAX,
+    ahead_max_ms: 0,
     newest_ms: None,
     in_order_max_age_ms: i64::MAX,
     out_of_order_window_ms: i64::MAX,
@@ -92,6 +93,7 @@ fn check_accepted(
     let of = make(&mut head, 0);
     let bounds = Bounds {
         future_max_ms: newest_ms + 600_000,
+        ahead_max_ms: 600_000,
         newest_ms: Some(newest_ms),
         in_order_max_age_ms: 3 * 3_600_000,
         out_of_order_window_ms: window_ms,
@@ -672,7 +674,7 @@ proptest! {
                     in_flight.push(append_id);
                     next = next.wrapping_add(1);
                     let bounds = Bounds {
-                        future_max_ms: i64::MAX, newest_ms: newest, in_order_max_age_ms: 200, out_of_order_window_ms: window,
+                        future_max_ms: i64::MAX, ahead_max_ms: 0, newest_ms: newest, in_order_max_age_ms: 200, out_of_order_window_ms: window,
                     };
                     for (i, first, distance, n, bits) in runs {
                         let of = make(&mut head, i);

@@ -156,6 +156,7 @@ impl Store {
             in_order_max_age_ms: self.options.in_order_max_age_ms,
             out_of_order_window_ms: self.options.out_of_order_window_ms,
             future_max_ms: i64::MAX,
+            ahead_max_ms: self.options.ahead_max_ms,
         }
     }
 
