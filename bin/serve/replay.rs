@@ -106,6 +106,12 @@ fn report(replayed: &ReplayStats, duration: Duration) {
             "The WAL is damaged. Its damaged bytes are quarantined."
         );
     }
+    if replayed.n_missing_files > 0 {
+        tracing::error!(
+            files = replayed.n_missing_files,
+            "Files of the WAL are missing or empty. An unknown number of samples is lost."
+        );
+    }
     if replayed.n_unknown_samples > 0 {
         let unknown_samples = replayed.n_unknown_samples;
         tracing::error!(

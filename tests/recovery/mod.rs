@@ -7,6 +7,7 @@
 mod damaged;
 mod generated;
 mod losses;
+mod missing_files;
 mod varve;
 
 use std::collections::BTreeSet;

@@ -47,6 +47,8 @@ pub(crate) struct ReplaySource {
     pub(crate) wal_dir: PathBuf,
     /// Oldest first.
     pub(crate) epochs: Vec<Epoch>,
+    /// Number of missing directories of logs and epochs.
+    pub(crate) n_missing_directories: u64,
     /// The directory for damaged bytes.
     pub(crate) quarantine: PathBuf,
 }
@@ -84,7 +86,8 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         store.exemplars.skip_to(first_exemplar_id(&replay));
     }
     defined();
-    let (stats, next_ref) = pool.install(|| replay.replay_samples())?;
+    let (mut stats, next_ref) = pool.install(|| replay.replay_samples())?;
+    stats.n_missing_files += source.n_missing_directories;
     let next_ref = check_next_ref(next_ref)?;
     // If no series was created during the replay, no refs need to be skipped.
     let unused =

@@ -15,7 +15,7 @@ use crate::block::BlockSet;
 use crate::error::{Error, Result};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
-use crate::replay::{ReplayStatus, check_versions};
+use crate::replay::{ReplayStatus, check_directories, check_versions};
 use crate::select::KeptSelections;
 use crate::shard::{Shard, SharedLog};
 use crate::store::Store;
@@ -48,8 +48,7 @@ impl Db {
         let wal_dir = path.join("wal");
         let epochs = Epoch::list(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.n_logs())?;
-        // Checked before the first change, so that files of a newer version stay unchanged.
-        check_versions(&*fs, &wal_dir, &epochs)?;
+        let source = checked_source(path, epochs, &options)?;
         if options.background {
             Reserve::new(Arc::clone(&fs), &wal_dir).ensure_usable()?;
         }
@@ -63,11 +62,6 @@ impl Db {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
-        let source = ReplaySource {
-            wal_dir: wal_dir.clone(),
-            epochs,
-            quarantine: path.join("quarantine"),
-        };
         let store = Arc::new(Store::new(
             options,
             wal_dir,
@@ -131,6 +125,22 @@ fn started(tasks: io::Result<BackgroundTasks>, path: &Path) -> Result<Background
 fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
     let lock_path = path.join("lock");
     fs.lock(&lock_path).map_err(Error::lock(&lock_path))
+}
+
+/// Returns the WAL to replay. Checks it before the first change, so that files of a newer version and
+/// damage that is refused stay unchanged.
+fn checked_source(path: &Path, epochs: Vec<Epoch>, options: &Options) -> Result<ReplaySource> {
+    let fs = &*options.fs;
+    let wal_dir = path.join("wal");
+    check_versions(fs, &wal_dir, &epochs)?;
+    let n_missing_directories =
+        check_directories(fs, &wal_dir, &epochs, options.wal_on_corruption)?;
+    Ok(ReplaySource {
+        wal_dir,
+        epochs,
+        n_missing_directories,
+        quarantine: path.join("quarantine"),
+    })
 }
 
 /// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.

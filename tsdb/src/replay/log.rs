@@ -18,7 +18,7 @@ use crate::options::WalOnCorruption;
 use crate::shard::exemplars::Restored;
 use crate::wal::checkpoint;
 use crate::wal::reader::{Frame, Item, Opened, Reader};
-use crate::wal::{HEADER_SIZE, SegmentKind, quarantine};
+use crate::wal::{HEADER_SIZE, MissingFiles, SegmentKind, missing_segments, quarantine};
 
 /// State of the replay of one log.
 pub(super) struct LogReplay {
@@ -47,10 +47,12 @@ pub(super) struct LogReplay {
 const DAMAGE_LOGGED_MAX: usize = 10;
 
 impl LogReplay {
-    /// Lists the files of a log and chooses its checkpoint.
+    /// Lists the files of a log and chooses its checkpoint. A flush may be removing the files of a
+    /// replaced log.
     pub(super) fn open(
         dir: PathBuf,
         only_shard: Option<usize>,
+        is_replaced: bool,
         context: &ReplayContext<'_>,
     ) -> Result<Self> {
         // The directory is missing if the process ended after it created only the directory of the
@@ -80,6 +82,9 @@ impl LogReplay {
             .retain(|&number| number >= first_live_segment);
         log.samples_segments
             .retain(|&number| number >= first_live_segment);
+        if !is_replaced {
+            log.report_missing(&checkpoints, context)?;
+        }
         log.add_to_progress_total(context)?;
         Ok(log)
     }
@@ -109,6 +114,23 @@ impl LogReplay {
         })?;
         self.checkpoint = start.checkpoint;
         Ok(start.first_segment)
+    }
+
+    /// Counts and logs segments that are missing.
+    fn report_missing(&mut self, checkpoints: &[u64], context: &ReplayContext<'_>) -> Result<()> {
+        let mut missing = Vec::new();
+        for (kind, numbers) in [
+            (SegmentKind::Series, &self.series_segments),
+            (SegmentKind::Samples, &self.samples_segments),
+        ] {
+            missing.extend(missing_segments(&self.dir, kind, numbers, checkpoints));
+        }
+        for MissingFiles { path, reason } in missing {
+            tracing::error!(?path, "files of the WAL are missing: {reason}");
+            fail_on_damage(context, &path, 0, &reason)?;
+            self.stats.n_missing_files += 1;
+        }
+        Ok(())
     }
 
     /// Adds the files to read to the total of the progress.
@@ -163,10 +185,11 @@ impl LogReplay {
         let path = self.path(kind, number);
         match Reader::open(context.fs, &path, kind, &context.large_frames)? {
             Opened::Empty(size) => {
-                tracing::info!(
+                tracing::error!(
                     ?path,
-                    "a WAL segment has no header: nothing was written to it, or it was truncated"
+                    "a WAL segment has no header, an unknown number of samples is lost"
                 );
+                self.stats.n_missing_files += 1;
                 self.count_read(size, context);
             }
             Opened::Damaged(size) => {
@@ -277,7 +300,17 @@ fn fail_on_damage(
     offset: u64,
     reason: &str,
 ) -> Result<()> {
-    match context.on_corruption {
+    check_policy(context.on_corruption, path, offset, reason)
+}
+
+/// Rejects damage under [`WalOnCorruption::Refuse`].
+pub(super) fn check_policy(
+    on_corruption: WalOnCorruption,
+    path: &Path,
+    offset: u64,
+    reason: &str,
+) -> Result<()> {
+    match on_corruption {
         WalOnCorruption::Quarantine => Ok(()),
         WalOnCorruption::Refuse => {
             let reason = format!(

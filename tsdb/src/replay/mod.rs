@@ -41,6 +41,6 @@ pub(crate) use context::ReplayContext;
 pub(crate) use gate::{ReplayGate, log_floor};
 pub use gate::{ReplayState, ReplayStatus};
 pub(crate) use progress::{replay_share, replay_workers, sample_bins_bytes};
-pub(crate) use replay::{Replay, check_versions};
+pub(crate) use replay::{Replay, check_directories, check_versions};
 pub(crate) use start_timestamps::apply_start_timestamp;
 pub use stats::ReplayStats;

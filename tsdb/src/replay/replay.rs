@@ -12,11 +12,12 @@ use varve_env::{Fs, list_if_exists};
 
 use super::context::ReplayContext;
 use super::locations::SeriesLocations;
-use super::log::{LogReplay, file_size};
+use super::log::{LogReplay, check_policy, file_size};
 use super::stats::ReplayStats;
 use crate::error::{Error, Result};
+use crate::options::WalOnCorruption;
 use crate::wal::reader::check_version;
-use crate::wal::{Epoch, SegmentKind};
+use crate::wal::{Epoch, MissingFiles, SegmentKind, missing_directories, n_replaced_epochs};
 
 /// A replay whose definitions are loaded.
 pub(crate) struct Replay<'a> {
@@ -45,6 +46,25 @@ pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> R
         }
     }
     Ok(())
+}
+
+/// Logs the directories of logs and epochs that are missing, before new ones are created in their
+/// place. Returns their number.
+///
+/// # Errors
+/// [`Error::Corrupt`] under [`WalOnCorruption::Refuse`], [`Error::Io`].
+pub(crate) fn check_directories(
+    fs: &dyn Fs,
+    wal_dir: &Path,
+    epochs: &[Epoch],
+    on_corruption: WalOnCorruption,
+) -> Result<u64> {
+    let missing = missing_directories(fs, wal_dir, epochs)?;
+    for MissingFiles { path, reason } in &missing {
+        tracing::error!(?path, "files of the WAL are missing: {reason}");
+        check_policy(on_corruption, path, 0, reason)?;
+    }
+    Ok(missing.len() as u64)
 }
 
 /// Makes segments survive a power cut, before a new record refers to a series in them or a repeated
@@ -79,12 +99,14 @@ impl<'a> Replay<'a> {
         context: &'a ReplayContext<'a>,
     ) -> Result<Self> {
         let mut logs: Vec<Vec<LogReplay>> = Vec::new();
-        for epoch in epochs {
+        let n_replaced = n_replaced_epochs(context.fs, wal_dir, epochs)?;
+        for (idx, epoch) in epochs.iter().enumerate() {
             let is_current_layout = epoch.logs == context.shards.len();
             let open = |log| {
                 LogReplay::open(
                     epoch.log_dir(wal_dir, log),
                     is_current_layout.then_some(log),
+                    idx < n_replaced,
                     context,
                 )
             };

@@ -27,6 +27,9 @@ pub struct ReplayStats {
     /// Frames missing according to the sequence numbers around them, including those in damaged
     /// bytes.
     pub n_missing_frames: u64,
+    /// Segments and directories that are missing according to the names of the others: the number of
+    /// gaps. Also segments without a header, whose samples are as unknown.
+    pub n_missing_files: u64,
     /// Damaged checkpoints. An older checkpoint was used instead, or the valid part of the damaged
     /// one.
     pub n_damaged_checkpoints: u64,
@@ -61,6 +64,7 @@ impl ReplayStats {
     pub fn is_damaged(&self) -> bool {
         self.damaged_bytes
             + self.n_missing_frames
+            + self.n_missing_files
             + self.n_damaged_checkpoints
             + self.n_unknown_samples
             + self.n_unknown_exemplars
@@ -78,6 +82,7 @@ impl ReplayStats {
         self.torn_bytes += other.torn_bytes;
         self.damaged_bytes += other.damaged_bytes;
         self.n_missing_frames += other.n_missing_frames;
+        self.n_missing_files += other.n_missing_files;
         self.n_damaged_checkpoints += other.n_damaged_checkpoints;
         self.n_lost_series += other.n_lost_series;
         self.read_bytes += other.read_bytes;

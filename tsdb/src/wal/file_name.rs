@@ -1,7 +1,18 @@
 //! Names of the files of a log.
 
-/// The suffix of a checkpoint that is being written.
+/// The suffix of a file that does not have its header, or all of a checkpoint, yet.
 const TMP_SUFFIX: &str = ".tmp";
+
+/// The number of a rotation is a multiple of it, so that a reader tells a rotation from missing
+/// segments. Small, because the ids of exemplars grow with the numbers.
+pub(super) const ROTATION_STEP: u64 = 16;
+
+/// Returns the number of a rotation, after which both kinds of segments continue. `next` is the
+/// higher one of their next numbers. Never the number of an earlier rotation, whose checkpoint may
+/// still exist.
+pub(super) fn rotation_number(next: u64) -> u64 {
+    (next / ROTATION_STEP + 1) * ROTATION_STEP
+}
 
 /// The kind of a file of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +53,7 @@ impl SegmentKind {
         format!("{}{number:08}", self.prefix())
     }
 
-    /// Returns the file name of a checkpoint that is being written.
+    /// Returns the name of a file that is being created.
     pub(super) fn tmp_name(self, number: u64) -> String {
         self.file_name(number) + TMP_SUFFIX
     }
@@ -54,7 +65,7 @@ impl SegmentKind {
             .then(|| digits.parse().ok())?
     }
 
-    /// Returns the number in the name of a file of this kind that is being written.
+    /// Returns the number in the name of a file of this kind that is being created.
     pub(super) fn parse_tmp(self, file_name: &str) -> Option<u64> {
         self.parse(file_name.strip_suffix(TMP_SUFFIX)?)
     }

@@ -33,6 +33,7 @@
 
 mod epoch;
 mod file_name;
+mod missing;
 
 mod compression;
 pub(crate) mod frame;
@@ -55,6 +56,7 @@ pub(crate) use compression::Decompressor;
 pub(crate) use epoch::{Epoch, log_of, remove_epochs_before};
 pub(crate) use file_name::{CheckpointPosition, SegmentKind, is_closed};
 pub(crate) use frame::HEADER_SIZE;
+pub(crate) use missing::{MissingFiles, missing_directories, missing_segments, n_replaced_epochs};
 pub(crate) use record::{LoggedHistogram, SampleColumn, StartTimestamp, StartTimestamps};
 pub(crate) use reserve::Reserve;
 pub(crate) use snapshot::write_snapshot_log;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_env::{AppendFile, Fs};
+use varve_env::{AppendFile, Fs, remove_if_exists};
 
 use super::file_name::SegmentKind;
 use super::frame::{HEADER_SIZE, file_header};
@@ -128,19 +128,24 @@ impl SegmentWriter {
         self.unsynced.retain(|unsynced| unsynced.number >= number);
     }
 
-    /// Creates the next segment. Removes its file if the disk is full.
+    /// Creates the next segment. It gets its name with its header, so that a segment without a header
+    /// is damage.
     fn create(&mut self, fs: &dyn Fs, dir: &Path) -> Result<Segment> {
         let number = self.next_number;
         let path = dir.join(self.kind.file_name(number));
         let salt = getrandom::u64().map_err(|e| Error::io("salt", &path)(e.into()))?;
-        let file = fs.create(&path).map_err(Error::io("create", &path))?;
-        if let Err(failed) = file.append(&file_header(self.kind, salt)) {
-            if fs.remove(&path).is_err() {
-                // A file without a valid header occupies the number. Replay skips the file.
-                self.next_number += 1;
-            }
-            return Err(Error::io("write", &path)(failed));
-        }
+        let tmp = dir.join(self.kind.tmp_name(number));
+        // An earlier attempt may have left it.
+        remove_if_exists(fs, &tmp)?;
+        let file = fs.create(&tmp).map_err(Error::io("create", &tmp))?;
+        let named = file
+            .append(&file_header(self.kind, salt))
+            .map_err(Error::io("write", &tmp))
+            .and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp)));
+        named.inspect_err(|_| {
+            // If the removal fails as well, the next attempt retries it.
+            let _failed = remove_if_exists(fs, &tmp);
+        })?;
         self.next_number += 1;
         self.dir_dirty = true;
         let written = UnsyncedFile { number, path, file };

@@ -65,12 +65,15 @@ impl OfflineDb {
         })
     }
 
-    /// Returns totals with the samples that a replay and damaged blocks lose.
+    /// Returns totals with the samples that a replay and damaged blocks lose, and with those that the
+    /// WAL repeats.
     pub(super) fn losses(&self) -> SampleTotals {
         let mut totals = SampleTotals::default();
-        let n_unknown = self.db.stats().replayed.n_unknown_samples;
-        totals.n_found += n_unknown;
-        totals.lose(OF_UNKNOWN_SERIES, n_unknown);
+        let replayed = self.db.stats().replayed;
+        let n_duplicates = replayed.n_repeated + replayed.n_conflicting;
+        totals.n_duplicates += n_duplicates;
+        totals.n_found += n_duplicates + replayed.n_unknown_samples;
+        totals.lose(OF_UNKNOWN_SERIES, replayed.n_unknown_samples);
         if self.damage.n_damaged() > 0 {
             totals.lose_unknown(IN_DAMAGED_PARTS);
         }
@@ -84,8 +87,9 @@ impl OfflineDb {
 /// If the directory cannot be read.
 pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
     let (_, mut damage) = BlockSummary::check(path, false)?;
-    if db.stats().replayed.is_damaged() {
-        damage.append(wal_damage(path)?);
+    let replayed = db.stats().replayed;
+    if replayed.is_damaged() {
+        damage.append(wal_damage(path, replayed.n_missing_files)?);
     }
     Ok(damage)
 }

@@ -89,7 +89,8 @@ pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, position: CheckpointPositio
     let removed = remove_checkpoints(fs, dir, position).and_then(|()| {
         for kind in [SegmentKind::Samples, SegmentKind::Series] {
             remove_files(fs, dir, |name| {
-                kind.parse(name).is_some_and(|number| number < position.0)
+                let number = kind.parse(name).or_else(|| kind.parse_tmp(name));
+                number.is_some_and(|number| number < position.0)
             })?;
         }
         Ok(())

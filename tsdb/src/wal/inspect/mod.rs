@@ -16,7 +16,9 @@
 //!    refs of all series.
 
 mod content;
+mod duplicates;
 mod files;
+mod missing;
 mod read;
 mod repair;
 mod statistics;

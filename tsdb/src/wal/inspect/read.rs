@@ -14,7 +14,7 @@ use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};
 
 /// Damage of a segment that is shorter than its header.
 pub(super) const NO_HEADER: &str =
-    "the segment has no header: it was truncated, or the server stopped before it wrote the header";
+    "the segment has no header: an unknown number of samples is lost";
 
 /// A valid frame.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub struct FileIntegrity {
     pub torn_bytes: u64,
     /// Missing frames according to the sequence numbers around them.
     pub n_missing_frames: u64,
+    /// The segment is shorter than a header.
+    pub has_no_header: bool,
     /// The file was removed before it was opened: a server is running.
     pub is_removed: bool,
 }
@@ -75,7 +77,10 @@ pub fn read_file(
         Ok(Opened::Empty(_)) if file.kind == SegmentKind::Checkpoint => Ok(end),
         Ok(Opened::Empty(_)) => {
             damage.push(path, 0, DamageKind::Missing, NO_HEADER);
-            Ok(end)
+            Ok(FileIntegrity {
+                has_no_header: true,
+                ..end
+            })
         }
         Ok(Opened::Damaged(size)) => {
             let reason = format!("no valid header: none of {size} bytes can be verified");

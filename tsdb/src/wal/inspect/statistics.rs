@@ -9,13 +9,16 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::{Labels, TimeRange};
 
 use super::content::Content;
+use super::duplicates::{self, Newest};
 use super::files::{Role, WalFile, list};
+use super::missing::missing;
 use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
 use crate::wal::checkpoint;
 use crate::wal::epoch::log_of;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
+use crate::wal::missing::MissingFiles;
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::record::SampleSizes;
 
@@ -37,6 +40,11 @@ pub struct WalInspection {
     pub n_unknown_samples: u64,
     /// Number of samples by undefined series ref, for the first 100,000 of these series.
     pub unknown_series: BTreeMap<u64, u64>,
+    /// Number of samples of defined series with a timestamp that their series has already.
+    pub n_duplicates: u64,
+    /// Number of gaps in the names of the files, and of segments without a header. What they had is
+    /// unknown.
+    pub n_missing_files: u64,
     /// Number of files that a server removed before the last attempt read them.
     pub n_removed_files: u64,
 }
@@ -139,6 +147,15 @@ fn inspect_once(
     }
     inspection.files = summaries.into_iter().flatten().collect();
     inspection.n_series = defined.len();
+    inspection.n_duplicates =
+        duplicates::count(fs, &files, defined.n_not_newer, &|file, series| {
+            defined.contains(file, series)
+        })?;
+    for MissingFiles { path, reason } in missing(fs, dir, &files)? {
+        inspection.n_missing_files += 1;
+        let kind = DamageKind::Missing;
+        inspection.damage.push(&path, 0, kind, reason);
+    }
     Ok(inspection)
 }
 
@@ -180,6 +197,7 @@ impl WalInspection {
         if is_live {
             self.parts.file_headers += summary.integrity.version.map_or(0, |_| HEADER_SIZE as u64);
             self.parts.damaged += summary.integrity.damaged_bytes + summary.integrity.torn_bytes;
+            self.n_missing_files += u64::from(summary.integrity.has_no_header);
         }
         if file.role != Role::Superseded {
             self.damage.append(damage);
@@ -190,8 +208,11 @@ impl WalInspection {
 
     /// Collects the defined series, and counts samples of undefined ones.
     fn check_series(&mut self, file: &WalFile, content: &Content<'_>, defined: &mut Definitions) {
-        let mut used = |series: u64| {
-            if !defined.contains(file, series) {
+        let mut used = |series: u64, timestamp_ms: i64| {
+            if defined.contains(file, series) {
+                let is_newer = defined.newest.is_newer(series, timestamp_ms);
+                defined.n_not_newer += u64::from(!is_newer);
+            } else {
                 self.n_unknown_samples += 1;
                 if self.unknown_series.len() < UNKNOWN_SERIES_MAX
                     || self.unknown_series.contains_key(&series)
@@ -203,12 +224,12 @@ impl WalInspection {
         match content {
             Content::Samples(samples, _) => {
                 for sample in *samples {
-                    used(sample.series);
+                    used(sample.series, sample.sample.timestamp_ms);
                 }
             }
             Content::Histograms(found) => {
-                for &(series, ..) in found {
-                    used(series);
+                for &(series, timestamp_ms, _) in found {
+                    used(series, timestamp_ms);
                 }
             }
             // The ref of an exemplar may be undefined, as that of an evicted series: a checkpoint
@@ -230,6 +251,9 @@ struct Definitions {
     newest_epoch: u32,
     /// By log of the newest epoch; `None` for earlier epochs.
     by_log: HashMap<Option<usize>, HashSet<u64>>,
+    newest: Newest,
+    /// Number of samples that are not newer than the ones before of their series.
+    n_not_newer: u64,
 }
 
 impl Definitions {

@@ -23,7 +23,7 @@ use varve_model::metadata::Metadata;
 use varve_model::{Exemplar, Labels};
 
 use super::checkpoint::{self, CheckpointWriter};
-use super::file_name::{CheckpointPosition, SegmentKind};
+use super::file_name::{CheckpointPosition, SegmentKind, rotation_number};
 use super::frame_buffer::FrameBuffer;
 use super::record::{
     self, EXEMPLARS, LoggedHistogram, RECORD_SAMPLES_MAX, START_TIMESTAMPS, SampleColumn, Scratch,
@@ -352,8 +352,7 @@ impl Log {
         let Files { series, samples } = &mut *files;
         series.close();
         samples.close();
-        // Never the number of an earlier rotation, whose checkpoint may still exist.
-        let position = series.next_number.max(samples.next_number) + 1;
+        let position = rotation_number(series.next_number.max(samples.next_number));
         series.next_number = position;
         samples.next_number = position;
         Ok(CheckpointPosition(position))

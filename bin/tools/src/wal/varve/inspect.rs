@@ -68,7 +68,7 @@ fn totals(found: &WalInspection, wal: Verdict) -> String {
     }
     format!(
         "{text}damage was found\na replay would lose {}\n",
-        lost(found)
+        lost(found, 0)
     )
 }
 
@@ -83,7 +83,10 @@ fn sample_totals(found: &WalInspection) -> SampleTotals {
             totals.n_covered += file.n_samples;
         }
     }
-    totals.n_kept = totals.n_kept.saturating_sub(found.n_unknown_samples);
+    totals.n_kept = totals
+        .n_kept
+        .saturating_sub(found.n_unknown_samples + found.n_duplicates);
+    totals.n_duplicates = found.n_duplicates;
     totals.lose(OF_UNKNOWN_SERIES, found.n_unknown_samples);
     if found.damage.n_damaged() > 0 {
         totals.lose_unknown(IN_DAMAGED_PARTS);
@@ -91,17 +94,27 @@ fn sample_totals(found: &WalInspection) -> SampleTotals {
     totals
 }
 
-/// Returns an estimate of what a replay loses, and its causes.
-fn lost(found: &WalInspection) -> String {
+/// Returns an estimate of what a replay loses, and its causes. The replay found `n_missing_files`:
+/// it creates missing directories.
+fn lost(found: &WalInspection, n_missing_files: u64) -> String {
     let sums = Sums::new(&found.files);
     let n_unknown_samples = found.n_unknown_samples;
     let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
     let n_known_samples = sums.n_samples.saturating_sub(n_unknown_samples);
+    let n_missing_files = found.n_missing_files.max(n_missing_files);
+    let lost = if n_missing_files > 0 || n_lost == 0 {
+        "an unknown number of samples".to_owned()
+    } else {
+        loss(n_lost, n_known_samples)
+    };
+    let in_files = if n_missing_files > 0 {
+        format!("{n_missing_files} missing or empty files, ")
+    } else {
+        String::new()
+    };
     format!(
-        "{}: {} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
-        loss(n_lost, n_known_samples),
-        sums.damaged_bytes,
-        sums.n_missing_frames,
+        "{lost}: {in_files}{} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
+        sums.damaged_bytes, sums.n_missing_frames,
     )
 }
 
@@ -134,7 +147,7 @@ impl Sums {
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
+pub(crate) fn wal_damage(dir: &Path, n_missing_files: u64) -> Result<DamageReport> {
     let found =
         inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
     let mut damage = DamageReport::default();
@@ -142,7 +155,7 @@ pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
         &dir.join("wal"),
         0,
         DamageKind::Missing,
-        format!("in total, a replay loses {}", lost(&found)),
+        format!("in total, a replay loses {}", lost(&found, n_missing_files)),
     );
     damage.append(found.damage);
     Ok(damage)
@@ -314,6 +327,8 @@ fn json(found: &WalInspection) -> Value {
         "series": found.n_series,
         "unknownSamples": found.n_unknown_samples,
         "unknownSeries": unknown_series.collect::<Vec<_>>(),
+        "duplicateSamples": found.n_duplicates,
+        "missingFiles": found.n_missing_files,
         "deletedFiles": found.n_removed_files,
         "totals": totals_json(&sample_totals(found)),
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),

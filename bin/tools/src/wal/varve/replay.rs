@@ -127,6 +127,11 @@ fn count_fields(status: &ReplayStatus, stats: &ReplayStats) -> Vec<Field> {
             json!(stats.n_missing_frames),
         ),
         (
+            "missingFiles",
+            "missing or empty files",
+            json!(stats.n_missing_files),
+        ),
+        (
             "damagedCheckpoints",
             "damaged checkpoints",
             json!(stats.n_damaged_checkpoints),
