@@ -117,25 +117,40 @@ fn labels_of(series: u64) -> String {
 
 /// Returns a segment with a record of a definition and a record of samples.
 fn segment(series: u64) -> Vec<u8> {
+    page(&[definition(series), samples(series, 0..N)])
+}
+
+/// Returns the record that defines a series.
+fn definition(series: u64) -> Vec<u8> {
     let name = labels_of(series);
     let mut definition = [&[1][..], &ref_of(series), &[1]].concat();
     for text in ["__name__", &name] {
         definition.push(text.len() as u8);
         definition.extend_from_slice(text.as_bytes());
     }
+    definition
+}
+
+/// Returns a record of samples of a series in the order of `indexes`.
+fn samples(series: u64, indexes: impl IntoIterator<Item = i64>) -> Vec<u8> {
     let mut samples = [&[2][..], &ref_of(series), &T.to_be_bytes()].concat();
-    for idx in 0..N {
+    for idx in indexes {
         samples.push(0);
         put_zigzag(&mut samples, idx * INTERVAL_MS);
         samples.extend_from_slice(&(idx as f64).to_bits().to_be_bytes());
     }
+    samples
+}
+
+/// Returns a segment with some records.
+fn page(records: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for record in [definition, samples] {
+    for record in records {
         let size = u16::try_from(record.len()).expect("it fits in a page");
         bytes.push(1);
         bytes.extend_from_slice(&size.to_be_bytes());
-        bytes.extend_from_slice(&crc32c::crc32c(&record).to_be_bytes());
-        bytes.extend(record);
+        bytes.extend_from_slice(&crc32c::crc32c(record).to_be_bytes());
+        bytes.extend_from_slice(record);
     }
     bytes
 }
@@ -241,6 +256,100 @@ fn an_empty_checkpoint_does_not_replace_segments() {
     let verified = prometheus.varve(&["wal", "verify", "DIR"]);
     let text = String::from_utf8_lossy(&verified.stdout);
     assert!(text.contains("the checkpoint has no records"), "{text}");
+}
+
+/// Samples of a series that come late: the WAL has them after newer ones, and the WBL has them, too.
+const LATE: std::ops::Range<i64> = 100..112;
+
+/// Damages a directory.
+type Damage = fn(&Prometheus);
+
+/// Returns a directory with three segments of one series. The last one ends with late samples.
+fn with_late_samples() -> Prometheus {
+    let prometheus = Prometheus(TempDir::new().expect("make a temporary directory"));
+    for dir in ["wal", "wbl"] {
+        fs::create_dir_all(prometheus.path(dir)).expect("make a directory");
+    }
+    let in_order = [0..100, 112..200, 200..N];
+    for (number, indexes) in (0..).zip(in_order) {
+        let mut records = vec![samples(0, indexes)];
+        match number {
+            0 => records.insert(0, definition(0)),
+            2 => records.push(samples(0, LATE)),
+            _ => {}
+        }
+        fs::write(prometheus.segment(number), page(&records)).expect("write a segment");
+    }
+    let late = page(&[samples(0, LATE)]);
+    fs::write(prometheus.path("wbl/00000000"), late).expect("write a segment");
+    prometheus
+}
+
+/// They were duplicates, although the series did not have them: 88 samples of exchanged segments and
+/// the late ones were lost. `verify` counted others than the import.
+#[test]
+fn samples_that_come_late_are_written_and_count_once() {
+    let n_late = LATE.count() as u64;
+    let cases: [(&str, Damage, i32, u64); 6] = [
+        ("sound", |_| {}, 0, n_late),
+        (
+            "exchanged segments",
+            |prometheus| {
+                let moved = prometheus.path("moved");
+                fs::rename(prometheus.segment(1), &moved).expect("move a segment");
+                fs::rename(prometheus.segment(2), prometheus.segment(1)).expect("move a segment");
+                fs::rename(moved, prometheus.segment(2)).expect("move a segment");
+            },
+            0,
+            n_late,
+        ),
+        (
+            "an empty WBL",
+            |prometheus| fs::write(prometheus.path("wbl/00000000"), "").expect("empty the WBL"),
+            0,
+            0,
+        ),
+        (
+            "no WBL",
+            |prometheus| fs::remove_dir_all(prometheus.path("wbl")).expect("remove the WBL"),
+            0,
+            0,
+        ),
+        (
+            "a WBL with a copy",
+            |prometheus| {
+                let wbl = prometheus.path("wbl");
+                let copied = fs::copy(wbl.join("00000000"), wbl.join("00000001"));
+                copied.expect("copy a segment");
+            },
+            0,
+            2 * n_late,
+        ),
+        (
+            "a damaged WBL",
+            |prometheus| {
+                let path = prometheus.path("wbl/00000000");
+                let mut bytes = fs::read(&path).expect("read a segment");
+                bytes[60] ^= 1;
+                fs::write(&path, bytes).expect("write a segment");
+            },
+            1,
+            0,
+        ),
+    ];
+    for (name, damage, code, n_duplicates) in cases {
+        println!("{name}");
+        let prometheus = with_late_samples();
+        damage(&prometheus);
+        let losses = if code == 0 {
+            json!([])
+        } else {
+            json!([unknown_parts()])
+        };
+        prometheus.check(code, N as u64, &losses);
+        let (_, totals) = prometheus.totals(&["wal", "verify", "DIR"]);
+        assert_eq!(totals["duplicates"], n_duplicates, "{name}: {totals}");
+    }
 }
 
 /// None of the sound blocks was listed or printed.

@@ -14,9 +14,7 @@ use varve_tsdb::{Error, Result};
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::{HeadChunk, HeadChunkFiles};
-use super::losses::{
-    IN_DAMAGED_BLOCKS, IN_DAMAGED_CHUNKS, IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES, lose_block,
-};
+use super::losses::{IN_DAMAGED_BLOCKS, lose_block};
 use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX, truncated_before};
 use super::wal::{
     HEADER_SIZE, LogKind, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader,
@@ -59,8 +57,9 @@ pub struct Inspection {
     /// exist, and those of unknown series. Head chunks and blocks count only at
     /// [`Depth::Everything`].
     pub n_lost_samples: u64,
-    /// What became of the samples that were found. Those that can be read are kept.
-    pub totals: SampleTotals,
+    /// What became of the samples of the blocks. Those that can be read are kept.
+    /// [`recover::count`](crate::recover::count) returns what becomes of the others.
+    pub block_totals: SampleTotals,
     /// End of the blocks: earlier in-order samples of the WAL are in blocks.
     covered_before_ms: i64,
     /// The newest in-order sample by series ref.
@@ -260,7 +259,6 @@ pub fn inspect(
         }
     }
     inspection.n_lost_samples += inspection.n_unknown_samples;
-    inspection.finish_totals();
     Ok(inspection)
 }
 
@@ -345,15 +343,12 @@ impl Inspection {
         summary: &mut SegmentSummary,
     ) {
         summary.add_sample(timestamp_ms);
-        self.totals.n_found += 1;
         if !is_out_of_order {
             if timestamp_ms < self.covered_before_ms {
-                self.totals.n_covered += 1;
                 return;
             }
             let newest_ms = self.newest_ms.entry(series).or_insert(i64::MIN);
             if timestamp_ms <= *newest_ms {
-                self.totals.n_duplicates += 1;
                 return;
             }
             *newest_ms = timestamp_ms;
@@ -371,15 +366,6 @@ impl Inspection {
             Some(n_samples) => *n_samples += n,
             None if is_full => {}
             None => drop(self.unknown_series.insert(series, n)),
-        }
-    }
-
-    /// Completes the totals, of which all samples in excess of the counted ones can be read.
-    fn finish_totals(&mut self) {
-        self.totals.n_kept = self.n_samples - self.n_unknown_samples;
-        self.totals.lose(OF_UNKNOWN_SERIES, self.n_unknown_samples);
-        if self.damage.n_damaged() > 0 {
-            self.totals.lose_unknown(IN_DAMAGED_PARTS);
         }
     }
 
@@ -416,18 +402,11 @@ impl Inspection {
                 }
             }
 
-            self.totals.n_found += n_samples;
-            if chunk.is_out_of_order {
-                self.totals.n_duplicates += n_samples;
-                continue;
-            }
-            if chunk.max_ms < covered_before_ms {
-                self.totals.n_covered += n_samples;
+            if chunk.is_out_of_order || chunk.max_ms < covered_before_ms {
                 continue;
             }
             self.n_samples += n_readable;
             self.n_lost_samples += n_samples - n_readable;
-            self.totals.lose(IN_DAMAGED_CHUNKS, n_samples - n_readable);
             let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
             *newest_ms = chunk.max_ms.max(*newest_ms);
             counted.push((chunk, n_readable));
@@ -441,7 +420,7 @@ impl Inspection {
             Err(error) => {
                 self.damage
                     .push(dir, 0, DamageKind::Corrupt, error.to_string());
-                self.n_lost_samples += lose_block(fs, dir, &mut self.totals);
+                self.n_lost_samples += lose_block(fs, dir, &mut self.block_totals);
                 return Ok(());
             }
         };
@@ -454,12 +433,13 @@ impl Inspection {
         if n_samples != expected {
             let n_lost = expected.saturating_sub(n_samples);
             self.n_lost_samples += n_lost;
-            self.totals.lose(IN_DAMAGED_BLOCKS, n_lost);
+            self.block_totals.lose(IN_DAMAGED_BLOCKS, n_lost);
             let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
             self.damage.push(dir, 0, DamageKind::Corrupt, reason);
         }
         self.n_samples += n_samples;
-        self.totals.n_found += n_samples.max(expected);
+        self.block_totals.n_kept += n_samples;
+        self.block_totals.n_found += n_samples.max(expected);
         self.blocks.push(block.meta().clone());
         Ok(())
     }

@@ -15,7 +15,6 @@ pub(crate) mod varve;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use varve_prometheus::inspect::Depth;
 
 pub use args::WalCommand;
 
@@ -31,11 +30,11 @@ fn dispatch(command: &WalCommand) -> Result<Verdict> {
     match command {
         WalCommand::Inspect(args) => match data_dir::owner(&args.dir)? {
             Owner::Varve => varve::inspect::inspect(args),
-            Owner::Prometheus => prometheus::inspect::run(args, Depth::Summary),
+            Owner::Prometheus => prometheus::inspect::inspect(args),
         },
         WalCommand::Verify(args) => match data_dir::owner(&args.dir)? {
             Owner::Varve => varve::inspect::verify(args),
-            Owner::Prometheus => prometheus::inspect::run(args, Depth::Everything),
+            Owner::Prometheus => prometheus::inspect::verify(args),
         },
         WalCommand::Dump(args) => match data_dir::owner(&args.dir)? {
             Owner::Varve => varve::dump::run(args),

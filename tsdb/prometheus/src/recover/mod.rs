@@ -21,8 +21,9 @@
 //!   the time at which the WAL was truncated. Prometheus 3.16 and later write that time into the
 //!   checkpoint. Blocks of out-of-order samples, of stale series and of selected series do not
 //!   count.
-//! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last
-//!   one is dropped.
+//! - Head chunks of a series come before its WAL samples, and have those of their time range.
+//! - Unlike there, a sample that is not newer than an earlier one of the WAL counts as out of order:
+//!   the WBL, where Prometheus expects it, may be lost, and segments may be exchanged.
 //! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first
 //!   wins.
 //! - A tombstone deletes all samples of a series in its range, including out-of-order samples.
@@ -82,15 +83,38 @@ pub fn recover(
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
-    let ((), report) = replay_and_write(
+    let files = Files {
         fs,
         source,
         out,
-        Target::Prometheus,
-        options,
-        progress,
-        output::write_blocks,
-    )?;
+        blocks_fs: fs,
+    };
+    let target = Target::Prometheus;
+    let ((), report) = replay_and_write(&files, target, options, progress, output::write_blocks)?;
+    Ok(report)
+}
+
+/// Dry run of [`recover`]: returns its report. The directory `scratch` gets what does not fit in
+/// memory, and no blocks.
+///
+/// # Errors
+/// The errors of [`recover`].
+pub fn count(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    scratch: &Path,
+    options: &RecoverOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report> {
+    let nowhere: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
+    let files = Files {
+        fs,
+        source,
+        out: scratch,
+        blocks_fs: &nowhere,
+    };
+    let target = Target::Prometheus;
+    let ((), report) = replay_and_write(&files, target, options, progress, output::write_blocks)?;
     Ok(report)
 }
 
@@ -112,10 +136,14 @@ pub fn import_head(
         start_timestamps: StartTimestamps::KeepKnown,
         ..options.clone()
     };
-    let (written, report) = replay_and_write(
+    let files = Files {
         fs,
         source,
         out,
+        blocks_fs: fs,
+    };
+    let (written, report) = replay_and_write(
+        &files,
         Target::Store { exemplars_max },
         &options,
         progress,
@@ -129,23 +157,37 @@ pub fn import_head(
     })
 }
 
+/// The files of a recovery.
+struct Files<'a> {
+    fs: &'a Arc<dyn Fs>,
+    source: &'a Path,
+    /// The directory for blocks, and for what does not fit in memory.
+    out: &'a Path,
+    /// Where blocks are written.
+    blocks_fs: &'a Arc<dyn Fs>,
+}
+
 /// Replays the files of `source`, and calls `write` with the result.
 fn replay_and_write<T>(
-    fs: &Arc<dyn Fs>,
-    source: &Path,
-    out: &Path,
+    files: &Files<'_>,
     target: Target,
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
     write: impl FnOnce(&Recovery<'_>, Replayed, &mut Report) -> Result<T>,
 ) -> Result<(T, Report)> {
+    let &Files {
+        fs,
+        source,
+        out,
+        blocks_fs,
+    } = files;
     let pool = pool(options)?;
     fs.create_dir(out).map_err(Error::io("create", out))?;
     let mut report = Report::default();
     let input = pool.install(|| Input::open(&**fs, source, &mut report))?;
     let spill = SpillDir::create(fs, &out.join(SPILL_DIR))?;
     let recovery = Recovery {
-        fs,
+        fs: blocks_fs,
         out,
         target,
         options,

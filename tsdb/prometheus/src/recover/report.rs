@@ -41,7 +41,7 @@ pub struct Report {
     /// Number of samples that existing blocks cover.
     pub n_covered: u64,
     /// Number of samples not newer than the sample before: duplicates, and out-of-order samples,
-    /// which are in the WBL.
+    /// which are in the WBL as well. The blocks get those that a series does not have yet.
     pub n_not_newer: u64,
     /// Number of histograms with an unknown schema.
     pub n_unknown_schema: u64,

@@ -1,30 +1,69 @@
 //! `varve wal inspect` and `verify` of Prometheus' data directories.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use varve_env::RealFs;
 use varve_env::damage::DamageKind;
-use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
+use varve_env::sample_totals::SampleTotals;
+use varve_env::{Fs, RealFs};
+use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect as inspect_dir};
+use varve_prometheus::recover::count;
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
 use crate::report::{
     block_table, blocks_json, damage_json, damage_lines, loss, time, totals_json, totals_table,
 };
+use crate::scratch_dir::ScratchDir;
 use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
+use crate::wal::prometheus::recover::{default_options, with_progress};
 
-/// Runs `inspect`, or `verify` for everything.
-pub(in crate::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
-    let inspection = Progress::start("reading the directory", Unit::Bytes)
-        .during(|show| inspect(&RealFs, &args.dir, depth, show));
-    let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;
-    args.output
-        .print(|| text(&inspection, depth), || json(&inspection));
-    Ok(verdict_on(&inspection))
+/// Prints the content of the directory.
+pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
+    let found = read(args, Depth::Summary)?;
+    args.output.print(|| text(&found), || json(&found));
+    let verdict = Verdict::new(&found.damage, &found.block_totals);
+    Ok(if found.n_unknown_samples == 0 {
+        verdict
+    } else {
+        Verdict::Damaged
+    })
 }
 
-fn text(inspection: &Inspection, depth: Depth) -> String {
+/// Prints whether the directory has damage, and what a recovery would make of its samples.
+pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
+    let found = read(args, Depth::Everything)?;
+    // The same function as that of a recovery, an import and a dump: they count the same.
+    let scratch = ScratchDir::create(None)?;
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let options = default_options(4);
+    let counted =
+        with_progress(|progress| count(&fs, &args.dir, scratch.path(), &options, progress));
+    let mut totals = counted.context("read the WAL")?.totals;
+    totals.append(&found.block_totals);
+    let verdict = Verdict::new(&found.damage, &totals);
+
+    args.output.print(
+        || text(&found) + &last_lines(&found, &totals, verdict),
+        || {
+            let mut json = json(&found);
+            json["samples"] = json!(totals.n_kept);
+            json["totals"] = totals_json(&totals);
+            json
+        },
+    );
+    Ok(verdict)
+}
+
+fn read(args: &InspectArgs, depth: Depth) -> Result<Inspection> {
+    let inspection = Progress::start("reading the directory", Unit::Bytes)
+        .during(|show| inspect_dir(&RealFs, &args.dir, depth, show));
+    inspection.with_context(|| format!("read {:?}", args.dir))
+}
+
+fn text(inspection: &Inspection) -> String {
     let header = [
         "segment", "bytes", "records", "series", "samples", "from", "to",
     ];
@@ -41,14 +80,11 @@ fn text(inspection: &Inspection, depth: Depth) -> String {
             inspection.n_unknown_samples
         ));
     }
-    if depth == Depth::Everything {
-        text.push_str(&totals(inspection));
-    }
     text
 }
 
 /// Returns the last lines of a verification: totals, and an estimate of what is lost.
-fn totals(inspection: &Inspection) -> String {
+fn last_lines(inspection: &Inspection, totals: &SampleTotals, verdict: Verdict) -> String {
     let &Inspection {
         ref segments,
         ref blocks,
@@ -59,12 +95,13 @@ fn totals(inspection: &Inspection) -> String {
     } = inspection;
     let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
     let text = format!(
-        "\n{}\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ",
-        totals_table(&inspection.totals, "readable"),
+        "\n{}\n{} segments, {n_bytes} bytes, {} blocks, {} samples: ",
+        totals_table(totals, "readable"),
         segments.len(),
-        blocks.len()
+        blocks.len(),
+        totals.n_kept
     );
-    if verdict_on(inspection) == Verdict::Sound {
+    if verdict == Verdict::Sound {
         return text + "sound\n";
     }
     let n_series = inspection.unknown_series.len();
@@ -75,16 +112,13 @@ fn totals(inspection: &Inspection) -> String {
     // A file that is gone had any number of samples.
     let lost = if inspection.damage.count(DamageKind::Missing) > 0 {
         format!("an unknown number of samples: those in missing files, {causes}")
+    } else if n_lost_samples == 0 {
+        format!("an unknown number of samples: {causes}")
     } else {
         let n_known = n_samples.saturating_sub(n_unknown_samples);
         format!("{}: {causes}", loss(n_lost_samples, n_known))
     };
     format!("{text}damage was found\na recovery would lose {lost}\n")
-}
-
-/// Samples of unknown series are damage, too: their definitions are lost.
-fn verdict_on(inspection: &Inspection) -> Verdict {
-    Verdict::new(&inspection.damage, &inspection.totals)
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {
@@ -118,7 +152,6 @@ fn json(inspection: &Inspection) -> Value {
         "unknownSamples": inspection.n_unknown_samples,
         "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "lostSamples": inspection.n_lost_samples,
-        "totals": totals_json(&inspection.totals),
         "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": inspection.damage.n_damaged(),
     })

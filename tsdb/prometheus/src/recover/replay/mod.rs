@@ -204,7 +204,9 @@ impl<'a> Replay<'a> {
             report.n_samples += shard.n_appended;
             report.n_out_of_order += shard.n_out_of_order;
             report.n_not_newer += shard.n_not_newer;
-            report.totals.n_duplicates += shard.n_not_newer + shard.n_repeated_out_of_order;
+            // The blocks decide which of the late ones are duplicates.
+            report.totals.n_duplicates += shard.n_not_newer - shard.n_late;
+            report.totals.n_duplicates += shard.n_repeated_out_of_order;
             report.totals.n_covered += shard.n_evicted;
             report.spilled_size += shard.spilled_size();
         }

@@ -14,6 +14,7 @@ mod chunk_log;
 mod eviction;
 mod found_chunk;
 mod layout;
+mod out_of_order;
 mod sample;
 mod series_state;
 pub(super) mod spill;

@@ -34,7 +34,12 @@ pub(crate) struct Shard {
     pub(super) newest_out_of_order_ms: i64,
     pub(crate) n_appended: u64,
     pub(crate) n_out_of_order: u64,
+    /// Samples of the WAL that are not newer than the last one: those that head chunks have, and
+    /// the late ones.
     pub(crate) n_not_newer: u64,
+    /// Samples of the WAL that are not newer than an earlier one of the WAL. The series may lack
+    /// them, so they count as out of order.
+    pub(crate) n_late: u64,
     /// Out-of-order samples with the timestamp of another one.
     pub(crate) n_repeated_out_of_order: u64,
     /// Samples that [`Shard::evict`] dropped.
@@ -43,8 +48,6 @@ pub(crate) struct Shard {
 
 /// Number of samples whose series are loaded into the CPU cache together.
 const PREFETCH_LEN: usize = 64;
-/// Estimated size of an out-of-order sample in its collections, without its histogram.
-const OUT_OF_ORDER_SIZE: usize = 2 * size_of::<FullSample>();
 /// Estimated size of an entry of [`Shard::encoders`].
 const ENCODER_SIZE: usize = 2048;
 /// Size of a series without its chunks.
@@ -66,6 +69,7 @@ impl Shard {
             n_appended: 0,
             n_out_of_order: 0,
             n_not_newer: 0,
+            n_late: 0,
             n_repeated_out_of_order: 0,
             n_evicted: 0,
         }
@@ -149,7 +153,8 @@ impl Shard {
                 continue;
             }
             // Fast path: a float that head chunks have already.
-            if is_simple && timestamp_ms <= last_ms {
+            if is_simple && timestamp_ms <= last_ms && timestamp_ms > state.newest_in_wal_ms() {
+                state.wal_ms = timestamp_ms;
                 self.n_not_newer += 1;
                 continue;
             }
@@ -186,28 +191,35 @@ impl Shard {
             self.n_out_of_order += 1;
             return self.push_out_of_order(slot, sample);
         }
-        if self.push(slot, sample, head) {
+        let timestamp_ms = sample.timestamp_ms;
+        if self.states[slot as usize].has_head_chunks {
+            self.take_head_chunks(slot, timestamp_ms, head);
+        }
+        let state = &mut self.states[slot as usize];
+        if timestamp_ms > state.open.last_ms() {
             self.n_appended += 1;
+            self.push(slot, sample);
+            return;
+        }
+        self.n_not_newer += 1;
+        if timestamp_ms > state.newest_in_wal_ms() {
+            state.wal_ms = timestamp_ms;
         } else {
-            self.n_not_newer += 1;
+            // Repeated, or out of order: Prometheus writes those to the WBL, too, which may be lost.
+            self.n_late += 1;
+            self.push_out_of_order(slot, sample);
         }
     }
 
-    /// Appends an in-order sample. Returns `false` if it is not newer than the last one.
-    fn push(&mut self, slot: u32, sample: FullSample, head: HeadChunkList<'_>) -> bool {
+    /// Appends a sample that is newer than the last one.
+    fn push(&mut self, slot: u32, sample: FullSample) {
         let FullSample {
             timestamp_ms,
             start_ms,
             value,
         } = sample;
-        if self.states[slot as usize].has_head_chunks {
-            self.take_head_chunks(slot, timestamp_ms, head);
-        }
         let state = &self.states[slot as usize];
         let last_ms = state.open.last_ms();
-        if timestamp_ms <= last_ms {
-            return false;
-        }
         let is_plain = matches!(value, Value::Float(_))
             && !state.needs_encoder(self.start_timestamps, start_ms);
         let continues_chunk = if is_plain {
@@ -231,7 +243,6 @@ impl Shard {
             ),
             value => self.push_encoded(slot, timestamp_ms, start_ms, value),
         }
-        true
     }
 
     fn push_encoded(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value) {
@@ -258,17 +269,6 @@ impl Shard {
             self.finished
                 .append(&mut state.last, &series_chunk(&chunk, false, false));
         }
-    }
-
-    fn push_out_of_order(&mut self, slot: u32, sample: FullSample) {
-        self.out_of_order_size += OUT_OF_ORDER_SIZE
-            + if let Value::Histogram(it) = &sample.value {
-                it.size()
-            } else {
-                0
-            };
-        self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(sample.timestamp_ms);
-        self.out_of_order.entry(slot).or_default().push(sample);
     }
 
     /// Adds the head chunks of another ref of a series. Out-of-order head chunks are appended at
@@ -361,6 +361,7 @@ impl Shard {
     /// Finishes the open chunk of a series, if any.
     fn end(&mut self, slot: u32, is_split: bool) {
         let state = &mut self.states[slot as usize];
+        state.wal_ms = state.newest_in_wal_ms();
         if state.open.n_samples() > 0 {
             let max_ms = state.open.last_ms();
             let n_samples = state.open.n_samples();
@@ -385,45 +386,6 @@ impl Shard {
                     .append(&mut state.last, &series_chunk(&chunk, false, is_split));
             }
         }
-    }
-
-    /// Encodes out-of-order samples into chunks. Of two with the same timestamp, the first one
-    /// wins.
-    fn end_out_of_order(&mut self) {
-        for (slot, mut samples) in std::mem::take(&mut self.out_of_order) {
-            samples.sort_by_key(|sample| sample.timestamp_ms);
-            let n_samples = samples.len();
-            samples.dedup_by_key(|sample| sample.timestamp_ms);
-            self.n_repeated_out_of_order += (n_samples - samples.len()) as u64;
-            let mut encoder = Encoder::new(self.start_timestamps);
-            for FullSample {
-                timestamp_ms,
-                start_ms,
-                value,
-            } in samples
-            {
-                match value {
-                    Value::Float(value) => encoder.push(
-                        Sample {
-                            timestamp_ms,
-                            value,
-                        },
-                        start_ms,
-                    ),
-                    Value::Histogram(histogram) => {
-                        encoder.push_histogram(timestamp_ms, histogram, start_ms)
-                    }
-                }
-            }
-            let state = &mut self.states[slot as usize];
-            for chunk in encoder.finish() {
-                self.windows
-                    .add(chunk.min_ms, chunk.max_ms, &mut state.windows);
-                self.finished
-                    .append(&mut state.last, &series_chunk(&chunk, true, false));
-            }
-        }
-        self.out_of_order_size = 0;
     }
 
     /// Spills all chunks and out-of-order samples. Finishes open chunks.

@@ -115,6 +115,8 @@ fn wal_samples_fill_gaps_between_head_chunks() {
         .collect();
     assert_eq!(taken, [21, 25, 41, 45]);
     assert_eq!((shard.n_appended, shard.n_not_newer), (4, 5));
+    // Head chunks have 11, 20 and 30. Those that the WAL has before newer ones may be nowhere else.
+    assert_eq!(shard.n_late, 2);
     apply(&mut shard, &[7, 2, 7], true, head);
     shard.finish(head);
     let expected = [
@@ -122,7 +124,7 @@ fn wal_samples_fill_gaps_between_head_chunks() {
         (10, 20, false),
         (21, 25, false),
         (30, 40, false),
-        (2, 7, true),
+        (2, 45, true),
         (41, 45, false),
     ];
     assert_eq!(
