@@ -137,7 +137,7 @@ fn varve_imports_what_prometheus_scrapes() {
     )
     .expect_status(204);
     assert_eq!(samples(ours), samples(theirs));
-    assert_eq!(samples(ours).len(), 33);
+    assert_eq!(samples(ours).len(), 39);
     assert_eq!(exemplars(ours, time_s), exemplars(theirs, time_s));
     let metadata = |http: &Http| http.get("/api/v1/metadata").data();
     assert_eq!(metadata(ours), metadata(theirs));
