@@ -10,6 +10,8 @@
 //! strings, deep nesting, huge steps.
 //! The data are hostile too: long label values, many labels, native histograms with invalid bounds.
 //!
+//! Label sets of almost 1 MiB have a test of their own (`long_labels.rs`).
+//!
 //! A third property is that of work in the background: it allocates at most what the store says that
 //! it needs (`background.rs`).
 //!
@@ -21,6 +23,7 @@
 mod allocator;
 mod background;
 mod cpu_time;
+mod long_labels;
 mod random;
 mod requests;
 mod store;
@@ -102,14 +105,7 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
     let n_requests = from_env("VARVE_ACCOUNTING_REQUESTS", 1_000);
     let seed = from_env("VARVE_ACCOUNTING_SEED", 1);
     let (_directory, db) = store::hostile();
-    let engine = Engine::new(EngineOptions {
-        lookback_delta_ms: 300_000,
-        samples_max: 50_000_000,
-        subquery_step_ms: 60_000,
-        parallelism: 1,
-        cache_size: 0,
-        features: requests::features(),
-    });
+    let engine = engine();
     let mut random = Random::new(seed);
     let (mut bytes, mut cpu) = (
         Overshoots::new(UNCHARGED_MAX),
@@ -127,6 +123,17 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
         bytes.violations.is_empty() && cpu.violations.is_empty(),
         "the requests printed above"
     );
+}
+
+fn engine() -> Engine {
+    Engine::new(EngineOptions {
+        lookback_delta_ms: 300_000,
+        samples_max: 50_000_000,
+        subquery_step_ms: 60_000,
+        parallelism: 1,
+        cache_size: 0,
+        features: requests::features(),
+    })
 }
 
 /// Returns the number of bytes that a request allocates above its charge, at the peaks of both.

@@ -327,6 +327,20 @@ impl Charge {
         self.size -= size;
     }
 
+    /// Reserves or releases bytes, so that `size` bytes are reserved.
+    ///
+    /// # Errors
+    /// The errors of [`Charge::grow`].
+    #[inline]
+    pub fn resize(&mut self, size: usize) -> Result<()> {
+        if size >= self.size {
+            self.grow(size - self.size)
+        } else {
+            self.shrink(self.size - size);
+            Ok(())
+        }
+    }
+
     /// Takes over the bytes of another charge on the same budget.
     pub fn absorb(&mut self, mut other: Self) {
         debug_assert!(

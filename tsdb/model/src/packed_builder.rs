@@ -115,6 +115,12 @@ impl PackedBuilder {
         Labels::from_packed(&self.packed)
     }
 
+    /// Returns the size of the buffers in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.packed.capacity() + self.labels.capacity() * size_of::<(Range<usize>, usize)>()
+    }
+
     /// Returns the canonical string of the set.
     pub fn as_packed(&self) -> &str {
         &self.packed

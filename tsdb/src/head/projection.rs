@@ -1,7 +1,8 @@
 //! Label sets of series, complete or limited to requested labels.
 //!
 //! If few labels are requested, there are few distinct sets, even for many series. Each set is
-//! built once and cached by the symbols of its values.
+//! built once and cached by the symbols of its values. The caller charges the cache and the buffers
+//! ([`Projection::size`]).
 
 use hashbrown::HashMap;
 use varve_model::Labels;
@@ -13,6 +14,8 @@ use crate::label_hint::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;
+/// Size in bytes of the cached label sets above which the cache is cleared.
+const CACHED_SIZE_MAX: usize = 4 << 20;
 
 /// Builds label sets of series of one head. The series must not be evicted while it is used.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(crate) struct Projection {
     requested_by_shape: HashMap<u32, Box<[usize]>>,
     /// Label sets, by shape and values of the requested names.
     cache: HashMap<Box<[u32]>, Labels>,
+    /// The size of both maps in bytes.
+    cached_size: usize,
     key: Vec<u32>,
     builder: PackedBuilder,
     empty: Labels,
@@ -42,13 +47,15 @@ impl Projection {
         let Self {
             requested_by_shape,
             cache,
+            cached_size,
             key,
             builder,
             ..
         } = self;
-        if cache.len() >= CACHED_MAX {
+        if cache.len() >= CACHED_MAX || *cached_size > CACHED_SIZE_MAX {
             cache.clear();
             requested_by_shape.clear();
+            *cached_size = 0;
         }
 
         // The first word is the shape, which is the list of names. The others are their values.
@@ -59,6 +66,7 @@ impl Projection {
                     found.push(idx);
                 }
             }
+            *cached_size += size_of_val(&*found) + 2 * size_of::<(u32, Box<[usize]>)>();
             found.into_boxed_slice()
         });
         key.clear();
@@ -75,8 +83,14 @@ impl Projection {
             }
         }
         let labels = builder.labels();
+        *cached_size += labels.size() + size_of_val(&**key) + 2 * size_of::<(Box<[u32]>, Labels)>();
         cache.insert(key.as_slice().into(), labels.clone());
         labels
+    }
+
+    /// Returns the memory of the cache and of the buffers in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.cached_size + self.builder.size() + self.built.capacity() * size_of::<Pair>()
     }
 
     fn all(&mut self, head: &Head, slot: u32) -> Labels {
@@ -169,5 +183,23 @@ mod tests {
             assert_eq!(projection.labels(&head, slot, &requested), labels);
             assert!(projection.cache.len() <= CACHED_MAX);
         }
+    }
+
+    #[test]
+    fn long_labels_are_cached_up_to_a_size() {
+        let mut head = Head::new(0);
+        let mut projection = Projection::default();
+        let requested = LabelHint::With(vec!["a".to_owned()]);
+        let long = "x".repeat(60_000);
+        let mut size_max = 0;
+        for i in 0..200 {
+            let labels = Labels::from_pairs([("a", &*format!("{i}{long}"))]).unwrap();
+            let (slot, _) = head.find_or_create(&labels, SeriesRef(i)).unwrap();
+            assert_eq!(projection.labels(&head, slot, &requested), labels);
+            size_max = size_max.max(projection.size());
+            let cached: usize = projection.cache.values().map(Labels::size).sum();
+            assert!(cached <= projection.size());
+        }
+        assert!((CACHED_SIZE_MAX..CACHED_SIZE_MAX + (1 << 20)).contains(&size_max));
     }
 }

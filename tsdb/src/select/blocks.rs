@@ -137,7 +137,7 @@ impl BlockStream {
                 self.ahead.push(ordinal, self.cursor.packed_labels());
             }
         }
-        self.ahead.charge()
+        self.ahead.charge(self.cursor.labels_size())
     }
 
     fn has_samples(&self, ordinal: u32, range: TimeRange) -> Result<bool> {

@@ -3,7 +3,7 @@
 //! that need only labels.
 //!
 //! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few
-//! dozen series per acquisition of the locks. A shard sorts its series by rank or symbols, and
+//! dozen series per acquisition of the locks, fewer if their labels are long. A shard sorts its series by rank or symbols, and
 //! `head::HeadMerge` merges the shards.
 //!
 //! Many concurrent requests may need the labels of millions of series. Therefore each selection has
@@ -22,6 +22,7 @@ use super::first_series::first_series;
 use super::selection::{
     BATCH_SERIES, ESTIMATE_AFTER_SERIES, MatchingSeries, Need, Place, Selection,
 };
+use super::slots::Slots;
 use crate::error::Result;
 use crate::head::{HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
 use crate::label_hint::LabelHint;
@@ -31,6 +32,9 @@ use crate::store::Store;
 /// Number of series whose labels are looked up per acquisition of the locks. A label set takes a
 /// few microseconds.
 const LOOKED_UP_SERIES: usize = 64;
+/// Size of label sets in bytes above which no more are looked up before they are charged. A label
+/// set has at most 1 MiB, most have a few hundred bytes.
+const LOOKED_UP_SIZE: usize = 64 << 10;
 
 /// The series of some heads, merged.
 pub(super) struct SeriesMerge {
@@ -38,6 +42,11 @@ pub(super) struct SeriesMerge {
     /// Ascending by shard, which is the lock order.
     heads: Vec<MergedHead>,
     merge: HeadMerge<Slots>,
+    /// Upper bound for the number of series in `merge`.
+    n_unmerged: u64,
+    /// Series that were taken from `merge`, each with the index of its head. Their labels are
+    /// looked up next.
+    taken: VecDeque<(usize, SlotRef)>,
     any_order: bool,
 }
 
@@ -63,18 +72,8 @@ pub(super) struct MergedHeads {
     /// labels are needed.
     copied: Vec<PositionIndex>,
     found: VecDeque<(Labels, Place)>,
-    n_left: u64,
-}
-
-/// Series of a head in label order.
-enum Slots {
-    Own(std::vec::IntoIter<SlotRef>),
-    /// The series of `order`, from index `next` on, whose slots are in `wanted`.
-    Shared {
-        order: Arc<SeriesOrder>,
-        next: usize,
-        wanted: RoaringBitmap,
-    },
+    /// The memory of `found` and of the buffers of `merge`.
+    charge: Charge,
 }
 
 /// The series of a head whose labels are needed.
@@ -102,6 +101,8 @@ impl SeriesMerge {
             store: Arc::clone(selection.store),
             heads: Vec::new(),
             merge: HeadMerge::default(),
+            n_unmerged: 0,
+            taken: VecDeque::with_capacity(LOOKED_UP_SERIES),
             any_order: selection.any_order,
         }
     }
@@ -109,6 +110,7 @@ impl SeriesMerge {
     /// Adds the head of a shard. Shards must ascend.
     fn add_head(&mut self, shard: usize, lists: Vec<Slots>) {
         for list in lists {
+            self.n_unmerged += list.len();
             self.merge.push(self.heads.len(), list);
         }
         self.heads.push(MergedHead {
@@ -124,48 +126,76 @@ impl SeriesMerge {
 
     /// Returns `true` if there are no more series.
     pub(super) fn is_empty(&self) -> bool {
-        self.merge.is_empty()
+        self.taken.is_empty() && self.merge.is_empty()
     }
 
-    /// Looks up the labels of a few dozen series, with all heads locked. Returns how many were
-    /// taken from the lists. Those that were evicted are missing in `found`.
+    /// Returns an upper bound for the number of remaining series.
+    fn len(&self) -> u64 {
+        self.n_unmerged + self.taken.len() as u64
+    }
+
+    /// Returns the memory of the buffers in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.heads.iter().map(|head| head.projection.size()).sum()
+    }
+
+    /// Looks up the labels of a few dozen series, with all heads locked, and appends them to
+    /// `found`. Those that were evicted are missing. Ends after the label set that exceeds
+    /// [`LOOKED_UP_SIZE`]: the locks exclude charging, which may wait. Returns the size of the
+    /// label sets in bytes, for the caller to charge.
     pub(super) fn look_up(
         &mut self,
         requested: &LabelHint,
-        found: &mut impl Extend<MergedSeries>,
+        found: &mut Vec<MergedSeries>,
     ) -> usize {
         let Self {
             store,
             heads,
             merge,
+            n_unmerged,
+            taken,
             any_order,
         } = self;
         let locked: Vec<_> = heads
             .iter()
             .map(|merged| store.shards[merged.shard].head())
             .collect();
-        let mut taken = Vec::new();
-        let take = |head, slot_ref: SlotRef| taken.push((head, slot_ref));
-        let n_taken = if *any_order {
-            merge.take_unmerged(&locked, LOOKED_UP_SERIES, take)
+        if taken.is_empty() {
+            let take = |head, slot_ref: SlotRef| taken.push_back((head, slot_ref));
+            let n_taken = if *any_order {
+                merge.take_unmerged(&locked, LOOKED_UP_SERIES, take)
+            } else {
+                merge.take(&locked, LOOKED_UP_SERIES, take)
+            };
+            *n_unmerged = n_unmerged.saturating_sub(n_taken as u64);
         } else {
-            merge.take(&locked, LOOKED_UP_SERIES, take)
-        };
+            // They may have been evicted since they were taken.
+            taken.retain(|&(head, slot_ref)| locked[head].is_current(slot_ref));
+        }
         if !matches!(requested, LabelHint::None) {
             let slots = taken.iter();
             prefetch(slots.map(|&(head, slot_ref)| locked[head].first_label_word(slot_ref.slot)));
         }
-        found.extend(taken.into_iter().map(|(head, slot_ref)| {
-            MergedSeries {
+
+        let mut size = 0;
+        while size <= LOOKED_UP_SIZE
+            && let Some((head, slot_ref)) = taken.pop_front()
+        {
+            let labels = heads[head]
+                .projection
+                .labels(&locked[head], slot_ref.slot, requested);
+            let is_shared = found
+                .last()
+                .is_some_and(|last| last.labels.is_shared_with(&labels));
+            size += if is_shared { 0 } else { labels.size() };
+            found.push(MergedSeries {
                 // There are fewer than 2^32 shards.
                 head: head as u32,
                 slot_ref,
-                labels: heads[head]
-                    .projection
-                    .labels(&locked[head], slot_ref.slot, requested),
-            }
-        }));
-        n_taken
+                labels,
+            });
+        }
+        size
     }
 }
 
@@ -219,13 +249,12 @@ impl MergedHeads {
             merge: SeriesMerge::new(selection),
             copied: Vec::new(),
             found: VecDeque::new(),
-            n_left: 0,
+            charge: selection.ctx.charge(),
         }
     }
 
     /// Adds a head. Returns the samples copied from it.
     fn add(&mut self, shard: usize, selected: SelectedHead) -> HeadCopies {
-        self.n_left += selected.lists.iter().map(Slots::len).sum::<u64>();
         self.merge.add_head(shard, selected.lists);
         self.copied.push(selected.copied);
         selected.copies
@@ -233,7 +262,7 @@ impl MergedHeads {
 
     /// Returns an upper bound for the number of remaining series.
     pub(super) fn len(&self) -> u64 {
-        self.n_left + self.found.len() as u64
+        self.merge.len() + self.found.len() as u64
     }
 
     /// Returns the next series, with the requested labels.
@@ -245,15 +274,15 @@ impl MergedHeads {
         while self.found.is_empty() && !self.merge.is_empty() {
             ctx.check()?;
             scheduler::pause();
-            self.look_up(requested);
+            self.look_up(requested)?;
         }
         Ok(self.found.pop_front())
     }
 
-    fn look_up(&mut self, requested: &LabelHint) {
+    fn look_up(&mut self, requested: &LabelHint) -> Result<()> {
         let mut merged = Vec::with_capacity(LOOKED_UP_SERIES);
-        let n_taken = self.merge.look_up(requested, &mut merged);
-        self.n_left = self.n_left.saturating_sub(n_taken as u64);
+        let size = self.merge.look_up(requested, &mut merged);
+        self.charge.resize(size + self.merge.size())?;
         for MergedSeries {
             head,
             slot_ref,
@@ -268,37 +297,7 @@ impl MergedHeads {
             };
             self.found.push_back((labels, place));
         }
-    }
-}
-
-impl Slots {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Own(slots) => slots.len() as u64,
-            Self::Shared { wanted, .. } => wanted.len(),
-        }
-    }
-}
-
-impl Iterator for Slots {
-    type Item = SlotRef;
-
-    fn next(&mut self) -> Option<SlotRef> {
-        match self {
-            Self::Own(slots) => slots.next(),
-            Self::Shared {
-                order,
-                next,
-                wanted,
-            } => {
-                let rest = order.sorted().get(*next..)?;
-                let n_passed = rest
-                    .iter()
-                    .position(|slot_ref| wanted.contains(slot_ref.slot));
-                *next += n_passed.map_or(rest.len(), |n_passed| n_passed + 1);
-                n_passed.map(|n_passed| rest[n_passed])
-            }
-        }
+        Ok(())
     }
 }
 

@@ -32,6 +32,7 @@ mod merged_heads;
 mod read_ahead;
 mod resolved;
 mod selection;
+mod slots;
 mod stream_order;
 
 pub use kept_selections::KeptSelectionStats;

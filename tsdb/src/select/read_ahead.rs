@@ -66,13 +66,16 @@ impl ReadAhead {
         self.series.push((ordinal, self.packed.len()));
     }
 
-    /// Charges the memory, after series were added.
+    /// Charges the memory, and `buffers_size` bytes in which the labels were built, after series
+    /// were added.
     ///
     /// # Errors
     /// If the request exceeds its memory limit.
-    pub(super) fn charge(&mut self) -> Result<()> {
+    pub(super) fn charge(&mut self, buffers_size: usize) -> Result<()> {
         self.n_next = (2 * self.n_next).min(SERIES_MAX);
-        let size = self.packed.capacity() + self.series.capacity() * size_of::<(u32, usize)>();
+        let size = buffers_size
+            + self.packed.capacity()
+            + self.series.capacity() * size_of::<(u32, usize)>();
         let charged = self.charge.size();
         Ok(self.charge.grow(size.saturating_sub(charged))?)
     }
@@ -111,7 +114,7 @@ mod tests {
                     while !ahead.is_full() && let Some((ordinal, packed)) = rest.next() {
                         ahead.push(ordinal, packed);
                     }
-                    ahead.charge().unwrap();
+                    ahead.charge(0).unwrap();
                     prop_assert!(ahead.len() <= SERIES_MAX);
                 }
                 prop_assert_eq!(ahead.ordinal(), Some(i as u32));

@@ -110,10 +110,12 @@ impl ResolvedSeries {
             }
         }
         let mut found = Vec::new();
+        let mut buffers = selection.ctx.charge();
         while !merge.is_empty() {
             selection.ctx.check()?;
             scheduler::pause();
             merge.look_up(requested, &mut found);
+            buffers.resize(merge.size())?;
             charge.grow(resolved.push(&shards_of_heads, found.drain(..)))?;
         }
         resolved.shrink();
@@ -127,19 +129,15 @@ impl ResolvedSeries {
         found: impl Iterator<Item = MergedSeries>,
     ) -> usize {
         let mut size = 0;
-        for MergedSeries {
-            head,
-            slot_ref,
-            labels,
-        } in found
-        {
-            let shard = shards_of_heads[head as usize];
+        for series in found {
+            let labels = series.labels;
+            let shard = shards_of_heads[series.head as usize];
             let is_shared = self
                 .labels
                 .last()
                 .is_some_and(|last| last.is_shared_with(&labels));
             size += size_per_series() + if is_shared { 0 } else { labels.size() };
-            self.slots[shard].push(slot_ref);
+            self.slots[shard].push(series.slot_ref);
             // There are at most 256 shards.
             self.shards.push(shard as u16);
             self.labels.push(labels);
@@ -244,7 +242,7 @@ impl ResolvedSeries {
         }
         charge.grow(self.size)?;
         let n_created = n_created.into_iter().map(AtomicU64::new).collect();
-        let grown = self.grown_by(selection, requested, &added, n_created);
+        let grown = self.grown_by(selection, requested, &added, n_created, charge)?;
         Ok(Updated::Grown(grown))
     }
 
@@ -255,7 +253,8 @@ impl ResolvedSeries {
         requested: &LabelHint,
         added: &[(usize, SlotRef)],
         n_created: Vec<AtomicU64>,
-    ) -> Self {
+        charge: &mut Charge,
+    ) -> Result<Self> {
         let mut grown = Self {
             slots: self.slots.clone(),
             n_created,
@@ -266,10 +265,10 @@ impl ResolvedSeries {
                 grown.slots[shard].push(slot_ref);
             }
         } else {
-            grown.insert(self, &self.look_up(selection, requested, added));
+            grown.insert(self, &self.look_up(selection, requested, added, charge)?);
         }
         grown.shrink();
-        grown
+        Ok(grown)
     }
 
     /// Looks up the labels of new series and their places in the list. Returns them in label order.
@@ -278,7 +277,8 @@ impl ResolvedSeries {
         selection: &Selection<'_>,
         requested: &LabelHint,
         added: &[(usize, SlotRef)],
-    ) -> Vec<AddedSeries> {
+        charge: &mut Charge,
+    ) -> Result<Vec<AddedSeries>> {
         let shards = &selection.store.shards;
         let heads: Vec<_> = shards.iter().map(|shard| shard.head()).collect();
         let mut projections: Vec<_> = heads.iter().map(|_| Projection::default()).collect();
@@ -287,16 +287,19 @@ impl ResolvedSeries {
             let head = &heads[shard];
             // It may have been evicted since it was tested.
             if head.is_current(slot_ref) {
+                let labels = projections[shard].labels(head, slot_ref.slot, requested);
+                // The heads are locked.
+                charge.grow_without_waiting(labels.size())?;
                 found.push(AddedSeries {
                     shard,
                     slot_ref,
-                    labels: projections[shard].labels(head, slot_ref.slot, requested),
+                    labels,
                     n_before: self.n_before(&heads, shard, slot_ref),
                 });
             }
         }
         found.sort_by(|a, b| compare((&heads[a.shard], a.slot_ref), (&heads[b.shard], b.slot_ref)));
-        found
+        Ok(found)
     }
 
     /// Returns the number of series of each shard up to the last one before a new series in label

@@ -101,7 +101,7 @@ impl SeriesSet {
             labels_of_heads,
         } = open_sources(ctx, source, matchers, range, need, &hints, &mut charge)?;
         let left = streams.iter().map(Stream::len).sum();
-        let (labels, projection) = labels_and_projection(&streams, &labels_of_heads, hints)?;
+        let (labels, projection) = labels_and_projection(ctx, &streams, &labels_of_heads, hints)?;
         for stream in &mut streams {
             stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
@@ -262,7 +262,7 @@ impl SeriesSet {
         }
         self.order.add(&self.next, |idx| self.streams[idx].packed());
         let labels = match &mut self.projection {
-            Some(projection) => projection.labels(&labels),
+            Some(projection) => projection.labels(&labels)?,
             None => labels,
         };
         let labels = self
@@ -389,6 +389,7 @@ fn reading_order(ranges: &[TimeRange]) -> Vec<usize> {
 /// Returns the labels that streams must return (all labels if streams are merged), and the
 /// projection to the requested labels. `labels_of_heads` are those that the heads return anyway.
 fn labels_and_projection(
+    ctx: &QueryContext,
     streams: &[Stream],
     labels_of_heads: &LabelHint,
     hints: SelectHints,
@@ -412,7 +413,10 @@ fn labels_and_projection(
     Ok(match streams {
         [Stream::Block(_)] => (labels, None),
         [Stream::Heads(..)] if *labels_of_heads == labels => (labels, None),
-        _ => (LabelHint::All, Some(LabelProjection::new(labels))),
+        _ => {
+            let projection = LabelProjection::new(labels, ctx.charge());
+            (LabelHint::All, Some(projection))
+        }
     })
 }
 

@@ -13,6 +13,13 @@ use crate::eval::evaluator::Evaluator;
 use crate::plan::{Aggregate, PlanKind};
 use crate::steps::Steps;
 
+/// Copies of a label set while the value is added: those of the group, those with the value, and a
+/// buffer for each.
+const LABELS_COPIES: usize = 4;
+/// Maximum length of the text of a histogram per byte of its size in memory: a bucket of 8 bytes is
+/// printed as two bounds and a count.
+const TEXT_PER_HISTOGRAM_SIZE: usize = 10;
+
 impl Evaluator<'_> {
     /// `count_values("label", v)`
     pub(super) fn count_values(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
@@ -40,14 +47,16 @@ impl Evaluator<'_> {
                         }
                         _ => {
                             limits.check()?;
+                            let text_size = histogram
+                                .map_or(0, |histogram| histogram.size() * TEXT_PER_HISTOGRAM_SIZE);
+                            let _building = limits.charge_building(
+                                LABELS_COPIES * (series.labels.size() + text_size),
+                            )?;
                             let text = histogram.map_or_else(
                                 || Plain(value).to_string(),
                                 |histogram| histogram.to_string(),
                             );
-                            let labels = series.labels.with(&label, &text).filter(|name| {
-                                is_grouping(aggregate, name)
-                                    || (!aggregate.without && name == label)
-                            });
+                            let labels = with_value(&series.labels, aggregate, &label, &text);
                             if !counts.groups.contains_key(&labels) {
                                 charge.grow(Column::size(steps.n_steps) + 2 * labels.size())?;
                             }
@@ -71,6 +80,15 @@ impl Evaluator<'_> {
         }
         Ok(vector)
     }
+}
+
+/// Returns the labels of the group that counts a value.
+fn with_value(labels: &Labels, aggregate: &Aggregate, label: &str, value: &str) -> Labels {
+    let group = labels.filter(|name| is_grouping(aggregate, name));
+    if aggregate.without && !is_grouping(aggregate, label) {
+        return group;
+    }
+    group.with(label, value)
 }
 
 /// Counts per step for each label set, in order of appearance.

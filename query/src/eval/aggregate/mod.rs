@@ -45,18 +45,18 @@ impl<'a> Groups<'a> {
     }
 
     /// Returns the index of the group of a series, and `true` if the group is new.
-    fn intern(&mut self, labels: &Labels) -> (usize, bool) {
+    fn intern(&mut self, labels: &Labels, limits: &Limits) -> Result<(usize, bool)> {
         // Fast path: if only the grouping labels were read, series of a group often share one label
         // set.
         if let Some(group) = self.known.get(labels) {
-            return (group, false);
+            return Ok((group, false));
         }
         let aggregate = self.aggregate;
         let (group, is_new) = self
             .keys
-            .intern(labels, |name| is_grouping(aggregate, name));
+            .intern(labels, limits, |name| is_grouping(aggregate, name))?;
         self.known.insert(labels, group);
-        (group, is_new)
+        Ok((group, is_new))
     }
 
     /// Returns the labels of a group.
@@ -235,7 +235,7 @@ impl<'a> GroupedFold<'a> {
     }
 
     fn add(&mut self, series: &Series, charge: &mut Charge, limits: &Limits) -> Result<()> {
-        let (group, is_new) = self.groups.intern(&series.labels);
+        let (group, is_new) = self.groups.intern(&series.labels, limits)?;
         if is_new {
             let op = self.groups.aggregate.op;
             let n_steps = self.steps.n_steps;

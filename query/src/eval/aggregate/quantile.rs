@@ -23,7 +23,8 @@ impl Evaluator<'_> {
         let hint = labels_for(&[aggregate]);
         let mut groups = Groups::new(aggregate);
         let mut values: Vec<Values> = Vec::new();
-        let mut charge = self.limits.ctx.charge();
+        let limits = self.limits.clone();
+        let mut charge = limits.ctx.charge();
         let mut histogram_steps = StepSet::empty(steps.n_steps);
         let must_sort = self.sorts_input_of(&[aggregate]);
         self.each_input(
@@ -40,7 +41,7 @@ impl Evaluator<'_> {
                 if series.column.present.is_empty() {
                     return Ok(());
                 }
-                let (group, is_new) = groups.intern(&series.labels);
+                let (group, is_new) = groups.intern(&series.labels, &limits)?;
                 if is_new {
                     charge.grow(
                         steps.n_steps * size_of::<Vec<f64>>()

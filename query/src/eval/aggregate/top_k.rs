@@ -83,7 +83,7 @@ impl Evaluator<'_> {
         self.each_series(&aggregate.expr, steps, &mut |mut series| {
             limits.check()?;
             let n_samples = series.column.n_samples();
-            let (group, is_new) = groups.intern(&series.labels);
+            let (group, is_new) = groups.intern(&series.labels, &limits)?;
             if is_new {
                 charge.grow(GroupingKeys::size(groups.labels(group)))?;
             }
@@ -215,7 +215,7 @@ impl<'a> TopK<'a> {
             }
             series.column.keep_floats();
         }
-        let (group, is_new) = self.groups.intern(&series.labels);
+        let (group, is_new) = self.groups.intern(&series.labels, self.limits)?;
         if is_new {
             self.charge.grow(
                 size_of::<GroupSelection>() + GroupingKeys::size(self.groups.labels(group)),

@@ -12,13 +12,15 @@ use hashbrown::HashMap;
 use varve_context::Charge;
 use varve_model::Labels;
 use varve_model::labels::{LabelsBuilder, NAME_LABELS};
-use varve_promql::ast::{BinaryOp, Cardinality, VectorMatching};
+use varve_promql::ast::{Cardinality, VectorMatching};
 use varve_tsdb::select::LabelHint;
 
 use super::matched_steps::MatchedSteps;
 use crate::error::{Error, Result};
-use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element};
-use crate::eval::columns::{Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series, StepSet, Vector};
+use crate::eval::columns::combine::{OperatorAnnotations, combine_floats, combine_steps, element};
+use crate::eval::columns::{
+    Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series, StepSet, Vector, printed,
+};
 use crate::eval::evaluator::Evaluator;
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
@@ -188,8 +190,9 @@ fn group(
         charge.grow(vector.series.len() * 2 * size_of::<usize>())?;
         for (at, series) in vector.series.iter().enumerate() {
             limits.check_series(at)?;
-            let (group, is_new) =
-                keys.intern(&series.labels, |name| is_of_signature(matching, name));
+            let (group, is_new) = keys.intern(&series.labels, limits, |name| {
+                is_of_signature(matching, name)
+            })?;
             if is_new {
                 charge.grow(GroupingKeys::size(&keys.labels()[group]) + 2 * size_of::<Group>())?;
                 list.push(Group::default());
@@ -258,14 +261,15 @@ impl Join<'_> {
         let a = &one.series[a].labels;
         let b = &one.series[b].labels;
         let side = if self.is_swapped { "left" } else { "right" };
-        let mut printed = [a.to_string(), b.to_string()];
-        printed.sort_unstable();
+        let _building = self.limits.charge_building(2 * a.size())?;
+        let mut duplicates = [printed(a), printed(b)];
+        duplicates.sort_unstable();
         Err(Error::Execution(format!(
             "found duplicate series for the match group {} on the {side} hand-side of the operation: [{}, {}];\
              many-to-many matching not allowed: matching labels must be unique on one side",
-            signature(a, self.matching),
-            printed[0],
-            printed[1]
+            printed(&signature(a, self.matching)),
+            duplicates[0],
+            duplicates[1]
         )))
     }
 
@@ -306,7 +310,7 @@ impl Join<'_> {
                 matched.union_with(&self.pair(m, o, steps, index, &mut matched_steps)?);
             }
             if let Some(fill) = fill_one {
-                let o = self.filled(&m.labels, fill);
+                let o = self.filled(&m.labels, fill)?;
                 matched.union_with(&self.pair(m, &o, alone, index, &mut matched_steps)?);
             }
         }
@@ -316,7 +320,7 @@ impl Join<'_> {
                 let o = &one.series[index];
                 let mut alone = o.column.present.clone();
                 alone.subtract(&matched);
-                let m = self.filled(&o.labels, fill);
+                let m = self.filled(&o.labels, fill)?;
                 let order = many.series.len() + index;
                 self.pair(&m, o, alone, order, &mut matched_steps)?;
             }
@@ -325,13 +329,15 @@ impl Join<'_> {
     }
 
     /// Returns the series that replaces a missing one: the value `fill` at every step.
-    fn filled(&self, labels: &Labels, fill: f64) -> Series {
+    fn filled(&self, labels: &Labels, fill: f64) -> Result<Series> {
+        let _building = self.limits.charge_building(2 * labels.size())?;
+        self.limits.check_column(self.n_steps)?;
         let column = Column::full(vec![fill; self.n_steps]);
-        Series {
+        Ok(Series {
             labels: signature(labels, self.matching),
             drop_name: false,
             column,
-        }
+        })
     }
 
     /// Combines two series at `steps`. Returns the steps that have a result, ignoring the filter of
@@ -348,6 +354,10 @@ impl Join<'_> {
         if steps.is_empty() {
             return Ok(steps);
         }
+        // The set and its buffer.
+        let labels_size = many.labels.size() + one.labels.size();
+        let _building = self.limits.charge_building(2 * labels_size)?;
+        self.limits.check_column(self.n_steps)?;
         let labels = self.result_labels(&many.labels, &one.labels);
         let (lhs, rhs) = if self.is_swapped {
             (&one.column, &many.column)
@@ -360,7 +370,10 @@ impl Join<'_> {
         // Fast path: floats only.
         let (column, combined) =
             if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
-                (floats(op, return_bool, lhs, rhs, steps.clone()), steps)
+                (
+                    combine_floats(op, return_bool, lhs, rhs, steps.clone()),
+                    steps,
+                )
             } else {
                 let mut column = Column::absent(self.n_steps);
                 let combined = combine_steps(
@@ -445,26 +458,4 @@ impl Join<'_> {
         }
         result.finish()
     }
-}
-
-/// Combines the floats of two columns at `steps`.
-fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: StepSet) -> Column {
-    let mut column = Column {
-        values: lhs.copied_values(),
-        present: steps,
-        histograms: Vec::new(),
-    };
-    if let Some(compare) = arithmetic::comparison(op) {
-        if return_bool {
-            arithmetic::apply_to_scalars(op, &mut column.values, &rhs.values);
-        } else {
-            let values = &column.values;
-            column
-                .present
-                .retain(|step| compare(values[step], rhs.values[step]));
-        }
-    } else {
-        arithmetic::apply(op, &mut column.values, &rhs.values, false);
-    }
-    column
 }

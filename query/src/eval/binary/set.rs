@@ -65,8 +65,9 @@ fn presence(
     let mut steps = Vec::new();
     for series in &vector.series {
         limits.check()?;
-        let (signature, is_new) =
-            signatures.intern(&series.labels, |name| is_of_signature(matching, name));
+        let (signature, is_new) = signatures.intern(&series.labels, limits, |name| {
+            is_of_signature(matching, name)
+        })?;
         if is_new {
             charge.grow(
                 GroupingKeys::size(&signatures.labels()[signature]) + StepSet::size(n_steps),
@@ -94,9 +95,9 @@ fn keep_matched(
     for series in &mut vector.series {
         limits.check()?;
         let present = &mut series.column.present;
-        let signature = other
-            .signatures
-            .get(&series.labels, |name| is_of_signature(matching, name));
+        let signature = other.signatures.get(&series.labels, limits, |name| {
+            is_of_signature(matching, name)
+        })?;
         match signature.map(|signature| &other.steps[signature]) {
             Some(steps) if matched => present.intersect_with(steps),
             Some(steps) => present.subtract(steps),

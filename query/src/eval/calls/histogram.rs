@@ -305,7 +305,8 @@ impl Evaluator<'_> {
                 self.add_bad_bucket_label(series, label, span);
                 continue;
             };
-            let (group, is_new) = groups.intern(&series.labels, |name| name != BUCKET_LABEL);
+            let (group, is_new) =
+                groups.intern(&series.labels, &self.limits, |name| name != BUCKET_LABEL)?;
             charge.grow(2 * size_of::<(f64, usize)>())?;
             if is_new {
                 let labels = groups.labels()[group].clone();
@@ -329,7 +330,7 @@ impl Evaluator<'_> {
                 .all(|equal| equal[0].0 != equal[2].0);
         }
         for native in &mut native {
-            let Some(group) = groups.get(&native.labels, |_| true) else {
+            let Some(group) = groups.get(&native.labels, &self.limits, |_| true)? else {
                 continue;
             };
             let conflicting =

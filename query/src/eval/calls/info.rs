@@ -14,7 +14,7 @@ use varve_model::{Labels, MatchOp, Matcher};
 use varve_regexp::Regexp;
 
 use crate::error::{Error, Result};
-use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, Vector};
+use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, Vector, printed};
 use crate::eval::evaluator::Evaluator;
 use crate::plan::{Plan, PlanKind, Selector, Shift, info_shift, is_name_label};
 use crate::steps::Steps;
@@ -25,6 +25,9 @@ const IDENTIFYING: [&str; 2] = ["instance", "job"];
 const VALUE_SIZE: usize = 64;
 /// Number of copies of a value while the matcher of all values is built.
 const VALUE_COPIES: usize = 8;
+/// Copies of labels while those of a result are built: the set and its buffer, which may be half
+/// empty.
+const LABELS_COPIES: usize = 3;
 /// The default info metric.
 const TARGET_INFO: &str = "target_info";
 
@@ -227,8 +230,12 @@ fn enrich(
                 .iter()
                 .zip(infos)
                 .filter_map(|(at, infos)| at.map(|at| infos[at]));
+            let info_size: usize = selected.clone().map(|info| info.labels.size()).sum();
+            let _building =
+                limits.charge_building(LABELS_COPIES * (series.labels.size() + info_size))?;
             let labels = added_labels(series, selected, filter)?;
-            charge.grow(Column::size(steps.n_steps) + 2 * size_of_val(&*chosen))?;
+            let labels_size = labels.as_ref().map_or(0, Labels::size);
+            charge.grow(labels_size + Column::size(steps.n_steps) + 2 * size_of_val(&*chosen))?;
             let result = labels.map(|labels| {
                 let column = Column::absent(steps.n_steps);
                 Series {
@@ -265,8 +272,8 @@ fn newest(candidates: &[&Series], step: usize) -> Result<Option<usize>> {
         match best {
             Some((_, known)) if known > time => {}
             Some((other, known)) if known == time => {
-                let a = &candidates[other].labels;
-                let b = &series.labels;
+                let a = printed(&candidates[other].labels);
+                let b = printed(&series.labels);
                 let time_ms = (time * 1000.0).round();
                 let conflict = format!("existing {a} @ {time_ms}, new {b} @ {time_ms}");
                 return Err(Error::Execution(format!(

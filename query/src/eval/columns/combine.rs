@@ -190,3 +190,31 @@ fn element_and_scalar(
     }
     outcome
 }
+
+/// Combines the floats of two columns at `steps`.
+pub(in crate::eval) fn combine_floats(
+    op: BinaryOp,
+    return_bool: bool,
+    lhs: &Column,
+    rhs: &Column,
+    steps: StepSet,
+) -> Column {
+    let mut column = Column {
+        values: lhs.copied_values(),
+        present: steps,
+        histograms: Vec::new(),
+    };
+    if let Some(compare) = arithmetic::comparison(op) {
+        if return_bool {
+            arithmetic::apply_to_scalars(op, &mut column.values, &rhs.values);
+        } else {
+            let values = &column.values;
+            column
+                .present
+                .retain(|step| compare(values[step], rhs.values[step]));
+        }
+    } else {
+        arithmetic::apply(op, &mut column.values, &rhs.values, false);
+    }
+    column
+}

@@ -8,12 +8,19 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use smallvec::SmallVec;
 use varve_model::Labels;
 
+use super::limits::Limits;
+use crate::error::Result;
+
 /// Maximum number of labels in a hint to the store, which compares each label with all of them.
 /// With more labels, all labels are read.
 pub(crate) const HINT_NAMES_MAX: usize = 64;
 
 /// The canonical bytes of a key that is looked up, on the stack unless it is long.
 type KeyBytes = SmallVec<[u8; 256]>;
+
+/// Copies of a label set while its key is built: the key bytes, whose buffer may be half empty, and
+/// the key with its buffer.
+const KEY_COPIES: usize = 4;
 
 /// Interned keys, indexed in order of appearance.
 #[derive(Debug, Default)]
@@ -26,25 +33,43 @@ pub(crate) struct GroupingKeys {
 
 impl GroupingKeys {
     /// Returns the index of the key with the labels selected by `keep`, and `true` if the key is
-    /// new.
-    pub(crate) fn intern(&mut self, labels: &Labels, keep: impl Fn(&str) -> bool) -> (usize, bool) {
+    /// new. The caller charges a new key.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit.
+    pub(crate) fn intern(
+        &mut self,
+        labels: &Labels,
+        limits: &Limits,
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<(usize, bool)> {
+        let _building = limits.charge_building(KEY_COPIES * labels.size())?;
         let key = key_bytes(labels, &keep);
         let hash = self.hasher.hash_one(&*key);
         if let Some(index) = self.find(hash, &key) {
-            return (index, false);
+            return Ok((index, false));
         }
         let index = self.labels.len();
         self.labels.push(labels.filter(&keep));
         self.table
             .insert_unique(hash, (hash, index), |&(hash, _)| hash);
-        (index, true)
+        Ok((index, true))
     }
 
     /// Returns the index of the key with the labels selected by `keep`, or `None` if the key is
     /// unknown.
-    pub(crate) fn get(&self, labels: &Labels, keep: impl Fn(&str) -> bool) -> Option<usize> {
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit.
+    pub(crate) fn get(
+        &self,
+        labels: &Labels,
+        limits: &Limits,
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<Option<usize>> {
+        let _building = limits.charge_building(KEY_COPIES * labels.size())?;
         let key = key_bytes(labels, &keep);
-        self.find(self.hasher.hash_one(&*key), &key)
+        Ok(self.find(self.hasher.hash_one(&*key), &key))
     }
 
     /// Returns the keys by index.
@@ -86,6 +111,7 @@ fn key_bytes(labels: &Labels, keep: &impl Fn(&str) -> bool) -> KeyBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eval::columns::SampleLimit;
 
     #[test]
     fn label_sets_with_equal_keys_share_an_index() {
@@ -93,8 +119,12 @@ mod tests {
             Labels::from_pairs(text.split(',').filter_map(|pair| pair.split_once('='))).unwrap()
         };
         let by = |name: &str| name == "a" || name == "b";
+        let limits = Limits {
+            ctx: varve_tsdb::ReadContext::unbounded(),
+            samples: SampleLimit::new(1),
+        };
         let mut keys = GroupingKeys::default();
-        let mut intern = |text: &str| keys.intern(&labels(text), by);
+        let mut intern = |text: &str| keys.intern(&labels(text), &limits, by).unwrap();
         assert_eq!(intern("a=1,c=1"), (0, true));
         assert_eq!(intern("b=1,c=1"), (1, true));
         assert_eq!(intern("a=1,c=2"), (0, false));
@@ -108,15 +138,15 @@ mod tests {
         assert_eq!(keys.labels()[1], labels("b=1"));
         assert_eq!(
             (
-                keys.get(&labels("a=1,z=1"), by),
-                keys.get(&labels("a=7"), by)
+                keys.get(&labels("a=1,z=1"), &limits, by).unwrap(),
+                keys.get(&labels("a=7"), &limits, by).unwrap()
             ),
             (Some(0), None)
         );
         assert_eq!(
             (
-                keys.get(&labels("a=1,b=1"), by),
-                keys.get(&labels("a=7,b=2"), by)
+                keys.get(&labels("a=1,b=1"), &limits, by).unwrap(),
+                keys.get(&labels("a=7,b=2"), &limits, by).unwrap()
             ),
             (None, Some(10))
         );

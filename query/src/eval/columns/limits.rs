@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 /// Columns up to this number of steps are allocated without a check that there is memory for them.
 const UNCHECKED_STEPS_MAX: usize = 512;
+/// Label sets up to this size in bytes are built before they are charged.
+const UNCHARGED_LABELS_SIZE: usize = 64 << 10;
 
 /// Number of series between two checks of a loop that does little for each: reading the clock takes
 /// as long. A series has at most some ten thousand steps, so this is less than a millisecond.
@@ -133,13 +135,30 @@ impl Limits {
         Ok(charge)
     }
 
-    /// Creates a column without values. The caller charges it if it stores it.
-    pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
-        // Fails before it allocates a large column for which there is no memory. The charge is
-        // dropped at once, since the caller charges what it stores.
+    /// Fails if there is no memory for a large column. The caller charges what it stores.
+    pub(crate) fn check_column(&self, n_steps: usize) -> Result<()> {
         if n_steps > UNCHECKED_STEPS_MAX {
             drop(self.charge_column(n_steps)?);
         }
+        Ok(())
+    }
+
+    /// Creates a column without values. The caller charges it if it stores it.
+    pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
+        self.check_column(n_steps)?;
         Ok(Column::absent(n_steps))
+    }
+
+    /// Charges `size` bytes in which label sets are built, if they are many. The charge covers the
+    /// sets and their buffers until the caller has charged the sets that it stores. Charging each
+    /// of many small sets would take longer than building it.
+    #[inline]
+    pub(crate) fn charge_building(&self, size: usize) -> Result<Option<Charge>> {
+        if size <= UNCHARGED_LABELS_SIZE {
+            return Ok(None);
+        }
+        let mut charge = self.ctx.charge();
+        charge.grow(size)?;
+        Ok(Some(charge))
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use column::{Column, HISTOGRAM_ENTRY_SIZE};
 pub(crate) use grouping_keys::{GroupingKeys, HINT_NAMES_MAX};
 pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;
-pub(crate) use series::{Series, series_size, without_name};
+pub(crate) use series::{Series, printed, series_size, without_name};
 pub(crate) use shared_sets::SharedSets;
 pub(crate) use vector::Vector;
 

@@ -1,9 +1,15 @@
 //! A series of an evaluation, and removal of its metric name.
 
+use std::fmt::{self, Write};
+
 use varve_model::Labels;
 
 use super::column::Column;
 use crate::plan::{LAST_NAME_LABEL, is_name_label};
+
+/// Maximum size in bytes of a label set in a message. Labels may have 1 MiB, and a message is kept
+/// with its rule.
+const PRINTED_SIZE_MAX: usize = 4 << 10;
 
 /// One series, with a value for each step.
 #[derive(Debug, Clone)]
@@ -46,6 +52,31 @@ pub(crate) fn without_name(labels: &Labels) -> Labels {
     }
 }
 
+/// Prints a label set for a message. A long one is cut.
+pub(crate) fn printed(labels: &Labels) -> String {
+    let mut cut = CutText::default();
+    if write!(cut, "{labels}").is_err() {
+        cut.0.push_str("...");
+    }
+    cut.0
+}
+
+/// A text of at most [`PRINTED_SIZE_MAX`] bytes. Writing more fails.
+#[derive(Default)]
+struct CutText(String);
+
+impl Write for CutText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = PRINTED_SIZE_MAX - self.0.len();
+        if text.len() <= room {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        self.0.push_str(&text[..text.floor_char_boundary(room)]);
+        Err(fmt::Error)
+    }
+}
+
 /// Returns the size of a series in bytes.
 pub(crate) fn series_size(series: &Series) -> usize {
     size_of::<Series>()
@@ -57,6 +88,22 @@ pub(crate) fn series_size(series: &Series) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_label_set_is_cut_in_messages() {
+        let short = Labels::from_pairs([("a", "1"), ("b", "\u{e9}")]).unwrap();
+        assert_eq!(printed(&short), short.to_string());
+        for long in ["x", "\u{e9}", "\n"] {
+            let value = long.repeat(60_000);
+            let labels = Labels::from_pairs([("a", "1"), ("b", &*value)]).unwrap();
+            let cut = printed(&labels);
+            assert!(
+                cut.starts_with("{a=\"1\", b=\"") && cut.ends_with("..."),
+                "{cut}"
+            );
+            assert!((PRINTED_SIZE_MAX - 4..=PRINTED_SIZE_MAX + 3).contains(&cut.len()));
+        }
+    }
 
     #[test]
     fn name_type_and_unit_are_removed_wherever_they_are() {

@@ -2,8 +2,8 @@
 //!
 //! If an aggregation reads only a few labels, thousands of series share a few dozen sets. Values
 //! that depend only on the labels are then computed once per set, and found without reading the
-//! labels. At most 64 sets stay in memory longer. If sets turn out not to be shared, no more are
-//! stored.
+//! labels. At most 64 short sets stay in memory longer. If sets turn out not to be shared, no more
+//! are stored.
 
 use varve_model::Labels;
 
@@ -12,6 +12,9 @@ const SLOTS: usize = 64;
 
 /// Number of stored sets after which the cache gives up, unless as many were found.
 const STORED_MAX_UNSHARED: usize = 8 * SLOTS;
+
+/// Maximum size of a stored set in bytes. The cache is not charged.
+const STORED_SIZE_MAX: usize = 4 << 10;
 
 /// The cache; see the module documentation. Each entry keeps its set, so that no other set gets its
 /// address.
@@ -44,8 +47,11 @@ impl<T: Clone> SharedSets<T> {
         Some(value.clone())
     }
 
-    /// Stores a value for a set, unless sets are not shared.
+    /// Stores a value for a set, unless sets are not shared or the set is long.
     pub(crate) fn insert(&mut self, labels: &Labels, value: T) {
+        if labels.size() > STORED_SIZE_MAX {
+            return;
+        }
         if self.n_stored > STORED_MAX_UNSHARED.max(self.n_found) {
             return;
         }
@@ -91,6 +97,14 @@ mod tests {
                 .all(|&(i, value)| value.is_none_or(|value| value == i))
         );
         assert!((1..=SLOTS).contains(&found.iter().filter(|(_, value)| value.is_some()).count()));
+    }
+
+    #[test]
+    fn long_sets_are_not_stored() {
+        let long = Labels::from_pairs([("a", &*"x".repeat(STORED_SIZE_MAX))]).unwrap();
+        let mut sets = SharedSets::default();
+        sets.insert(&long, 1);
+        assert_eq!(sets.get(&long), None);
     }
 
     #[test]

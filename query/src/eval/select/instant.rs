@@ -7,7 +7,7 @@ use varve_model::{Sample, SampleColumns};
 use varve_tsdb::select::{Series as StoredSeries, SeriesSet};
 
 use crate::error::{Error, Result};
-use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
+use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, printed};
 use crate::eval::evaluator::Sink;
 use crate::eval::stream::Batch;
 use crate::eval::time_cursor::TimeCursor;
@@ -78,7 +78,7 @@ impl InstantSelection {
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {
                 let text = format!(
                     "this should be an info metric, with float samples: {}",
-                    series.labels()
+                    printed(series.labels())
                 );
                 return Err(Error::Execution(text));
             }

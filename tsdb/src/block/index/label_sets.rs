@@ -90,6 +90,11 @@ impl LabelSetBuilder {
         Ok(true)
     }
 
+    /// Returns the size of the label sets in bytes, without the cache.
+    pub(super) fn size(&self) -> usize {
+        self.set.size() + self.before.size()
+    }
+
     /// Returns the canonical string of the last set.
     pub(super) fn packed(&self) -> &str {
         self.set.as_packed()

@@ -300,6 +300,11 @@ impl SeriesCursor {
         }
     }
 
+    /// Returns the size in bytes of the buffers in which labels are built.
+    pub(crate) fn labels_size(&self) -> usize {
+        self.builder.size()
+    }
+
     /// Returns the canonical string of the labels that were built last.
     pub(crate) fn packed_labels(&self) -> &str {
         self.builder.packed()
