@@ -10,6 +10,7 @@ mod gates;
 mod http2;
 mod ingestion;
 mod last_words;
+mod long_labels;
 mod pressure;
 mod running;
 mod unbounded;

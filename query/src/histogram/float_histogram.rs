@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 
 use super::bounds;
 use super::buckets::Buckets;
@@ -247,6 +249,18 @@ impl FloatHistogram {
         ours.compact();
         theirs.compact();
         ours.equals(&theirs)
+    }
+
+    /// Returns the size of [`FloatHistogram::to_stored`] in bytes.
+    #[must_use]
+    pub fn stored_size(&self) -> usize {
+        let n_buckets = self.positive.len() + self.negative.len();
+        let n_spans = self.positive.n_spans() + self.negative.n_spans();
+        // A growing list of spans may have twice the capacity that it needs.
+        size_of::<Histogram>()
+            + n_buckets * size_of::<f64>()
+            + 2 * n_spans * size_of::<BucketSpan>()
+            + size_of_val(self.custom_bounds())
     }
 
     /// Converts the histogram to the type used for storage.

@@ -18,6 +18,11 @@ use crate::serving::run::Work;
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Bytes decompressed before they are charged.
 const STEP: usize = 256 << 10;
+/// Size of a message in bytes above which its buffer is not kept for the next one.
+const LARGE_MESSAGE: usize = 256 << 10;
+/// Copies of a message that is compressed: the message, and the compressed one, whose buffer may be
+/// half empty.
+const COPIES_COMPRESSED: usize = 3;
 
 /// The reason why a request has no message.
 #[derive(Debug, thiserror::Error)]
@@ -160,13 +165,28 @@ impl Frames {
         }
     }
 
-    /// Sends a message.
+    /// Sends a message. Charges the frame before it is encoded.
     ///
     /// # Errors
     /// If the call must end: its deadline has passed, the client is gone or too slow, or memory is
     /// short.
     pub(super) fn send(&mut self, work: &mut Work, message: &impl Message) -> Result<()> {
-        self.send_encoded(work, |out| message.encode(out).expect("a vector grows"))
+        let size = message.encoded_len();
+        let n_copies = match self.coding {
+            Coding::Identity => 1,
+            Coding::Gzip | Coding::Zstd | Coding::Snappy => COPIES_COMPRESSED,
+        };
+        let mut charge = work.ctx.charge();
+        charge.grow(n_copies * size)?;
+        let out = self.open(work);
+        if size > LARGE_MESSAGE {
+            out.reserve_exact(size);
+        }
+        message.encode(out).expect("a vector grows");
+        self.end(work)?;
+        // From here on the response has charged its buffer.
+        drop(charge);
+        work.out.step()
     }
 
     /// Sends the message that `encode` appends to an empty buffer.
@@ -192,7 +212,7 @@ impl Frames {
         };
         if self.start.is_none() {
             self.start = Some(out.len());
-            out.reserve(HEADER_SIZE + self.last_size);
+            out.reserve(HEADER_SIZE + self.last_size.min(LARGE_MESSAGE));
             if self.coding == Coding::Identity {
                 out.extend_from_slice(&[0; HEADER_SIZE]);
             }
@@ -206,6 +226,12 @@ impl Frames {
     /// # Errors
     /// As [`Frames::send`].
     pub(super) fn close(&mut self, work: &mut Work) -> Result<()> {
+        self.end(work)?;
+        work.out.step()
+    }
+
+    /// Ends the open message, if there is one, and appends its frame to the response.
+    fn end(&mut self, work: &mut Work) -> Result<()> {
         let Some(start) = self.start.take() else {
             return Ok(());
         };
@@ -221,7 +247,8 @@ impl Frames {
             self.message.len()
         };
         self.message.clear();
-        work.out.step()
+        self.message.shrink_to(LARGE_MESSAGE);
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use varve_server::requests::record::Parameters;
 use super::call::{Caller, Method};
 use super::external::without_external;
 use super::frame::Frames;
+use super::message_size::{size_of_labels, size_of_texts};
 use crate::api::listing::visible_families::VisibleFamilies;
 use crate::error::Result;
 use crate::serving::run::{RequestClass, Work};
@@ -64,12 +65,16 @@ impl Method for ExemplarsRequest {
         let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
         work.out.drop_permit();
         for series in &found.series {
+            let mut charge = work.ctx.charge();
+            let own_size = 2 * series.labels.size() + size_of_labels(&series.labels);
+            charge.grow(own_size + 3 * size_of_texts(&caller.external))?;
             let external = caller.external.iter();
             let labels = external.fold(series.labels.clone(), |labels, (name, value)| {
                 labels.with(name, value)
             });
             let mut exemplars = Vec::with_capacity(series.exemplars.len());
             for exemplar in &series.exemplars {
+                charge.grow(size_of::<ExemplarMessage>() + size_of_labels(&exemplar.labels))?;
                 exemplars.push(ExemplarMessage {
                     labels: Some(LabelSet::from(&exemplar.labels)),
                     value: exemplar.value,

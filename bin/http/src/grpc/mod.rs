@@ -17,6 +17,7 @@ mod external;
 pub(crate) mod frame;
 mod info;
 mod labels;
+mod message_size;
 mod metadata;
 mod query;
 mod rules;

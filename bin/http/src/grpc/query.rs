@@ -14,6 +14,7 @@ use varve_server::store::Store;
 use super::call::{Caller, Method};
 use super::external::{ExternalLabels, own_matchers};
 use super::frame::Frames;
+use super::message_size::size_of_labels;
 use crate::api::query::evaluate::evaluate as evaluate_query;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::run::{RequestClass, Work};
@@ -26,6 +27,13 @@ use varve_wire::thanos::store::ShardInfo;
 
 /// Maximum number of series in a message.
 const BATCH_SERIES_MAX: usize = 64;
+/// Memory of the series of a message in bytes from which it is sent.
+const BATCH_MEMORY_MAX: usize = 1 << 20;
+/// Memory of a float in bytes: in columns that may be half empty, and in a message that may be.
+const POINT_MEMORY: usize = 96;
+/// Memory of a native histogram in a message in bytes, without its buckets, with the overhead of its
+/// allocations.
+const HISTOGRAM_MEMORY: usize = 512;
 
 impl Method for QueryRequest {
     const PATH: &'static str = "/thanos.Query/Query";
@@ -246,18 +254,13 @@ fn send_value(
             )
         }
         Value::String { .. } => Ok(()),
-        Value::Vector(samples) => send_series(
-            evaluation,
-            work,
-            out,
-            samples.into_iter().map(sample_series),
-        ),
-        Value::Matrix(series) => send_series(
-            evaluation,
-            work,
-            out,
-            series.into_iter().map(|series| matrix_series(&series)),
-        ),
+        Value::Vector(samples) => {
+            let series = samples
+                .into_iter()
+                .map(|sample| Arc::new(one_point(sample)));
+            send_series(evaluation, work, out, series)
+        }
+        Value::Matrix(series) => send_series(evaluation, work, out, series.into_iter()),
     }
 }
 
@@ -265,68 +268,79 @@ fn send_series(
     evaluation: &Evaluation,
     work: &mut Work,
     out: &mut Frames,
-    series: impl Iterator<Item = TimeSeries>,
+    series: impl Iterator<Item = Arc<MatrixSeries>>,
 ) -> Result<()> {
     let batch_size = usize::try_from(evaluation.response_batch_size)
         .unwrap_or_default()
         .min(BATCH_SERIES_MAX);
     let mut batch = Vec::new();
+    let mut charge = work.ctx.charge();
     for series in series {
+        work.ctx.check()?;
+        charge.grow(size_of_message(&series))?;
+        let message = matrix_series(&series);
         if batch_size <= 1 {
-            send(work, out, QueryPart::Series(series))?;
+            send(work, out, QueryPart::Series(message))?;
+            charge = work.ctx.charge();
             continue;
         }
-        batch.push(series);
-        if batch.len() == batch_size {
-            send(
-                work,
-                out,
-                QueryPart::Batch(TimeSeriesBatch {
-                    series: std::mem::take(&mut batch),
-                }),
-            )?;
+        batch.push(message);
+        if batch.len() == batch_size || charge.size() >= BATCH_MEMORY_MAX {
+            let series = std::mem::take(&mut batch);
+            send(work, out, QueryPart::Batch(TimeSeriesBatch { series }))?;
+            charge = work.ctx.charge();
         }
     }
     if batch.is_empty() {
-        Ok(())
-    } else {
-        send(
-            work,
-            out,
-            QueryPart::Batch(TimeSeriesBatch { series: batch }),
-        )
+        return Ok(());
     }
+    send(
+        work,
+        out,
+        QueryPart::Batch(TimeSeriesBatch { series: batch }),
+    )
 }
 
 fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<()> {
     out.send(work, &QueryResponse { part: Some(part) })
 }
 
-fn sample_series(
-    VectorSample {
+/// Returns a sample as a series.
+fn one_point(sample: VectorSample) -> MatrixSeries {
+    let VectorSample {
         labels,
         point,
         histogram,
-    }: VectorSample,
-) -> TimeSeries {
+    } = sample;
     match histogram {
         Some(histogram) => {
             let histograms = vec![HistogramPoint {
                 timestamp_ms: point.timestamp_ms,
                 histogram,
             }];
-            matrix_series(&MatrixSeries {
+            MatrixSeries {
                 labels,
                 points: Vec::new(),
                 histograms,
-            })
+            }
         }
-        None => matrix_series(&MatrixSeries {
+        None => MatrixSeries {
             labels,
             points: vec![point],
             histograms: Vec::new(),
-        }),
+        },
     }
+}
+
+/// Returns the maximum memory of the message of a series, and of the columns of floats from which it
+/// is built.
+fn size_of_message(series: &MatrixSeries) -> usize {
+    let of_histograms: usize = series
+        .histograms
+        .iter()
+        .map(|point| HISTOGRAM_MEMORY + point.histogram.stored_size())
+        .sum();
+    size_of_labels(&series.labels) + series.points.len() * POINT_MEMORY + of_histograms
 }
 
 /// Floats and histograms are separate lists in the message too.
@@ -338,23 +352,26 @@ fn matrix_series(
     }: &MatrixSeries,
 ) -> TimeSeries {
     let mut floats = SampleColumns::default();
-    let mut histogram_columns = SampleColumns::default();
     for point in points {
         floats.push(Sample {
             timestamp_ms: point.timestamp_ms,
             value: point.value,
         });
     }
+    // One at a time, so that there are not two copies of all.
+    let mut messages = Vec::with_capacity(histograms.len());
+    let mut column = SampleColumns::default();
     for HistogramPoint {
         timestamp_ms,
         histogram,
     } in histograms
     {
-        histogram_columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
+        column.clear();
+        column.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
+        messages.append(&mut TimeSeries::new(Vec::new(), &column).histograms);
     }
-    let histograms = TimeSeries::new(Vec::new(), &histogram_columns).histograms;
     TimeSeries {
-        histograms,
+        histograms: messages,
         ..TimeSeries::new(labels(own, &ExternalLabels::new()), &floats)
     }
 }

@@ -1,13 +1,15 @@
 //! `Rules/Rules`: rule groups with their alerts.
 
+use varve_context::Charge;
 use varve_rules::file::{RuleKind, Texts};
-use varve_rules::rule::Rule;
+use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_template::scientific;
 
 use super::call::{Caller, Method};
 use super::external::ExternalLabels;
 use super::frame::Frames;
+use super::message_size::{size_of_labels, size_of_texts};
 use crate::api::rules::Filter;
 use crate::error::Result;
 use crate::serving::run::Work;
@@ -16,6 +18,10 @@ use varve_wire::thanos::rules::{
     RulesRequest, RulesResponse,
 };
 use varve_wire::thanos::{LabelSet, Timestamp};
+
+/// Memory of an alert in bytes, without its labels and annotations: its copy in the status of the
+/// rule, and its message in a list that may be half empty.
+const ALERT_MEMORY: usize = 1 << 10;
 
 /// Errors of a store abort an evaluation: a rule reads its own store.
 const ABORT: i32 = 1;
@@ -34,10 +40,13 @@ impl Method for RulesRequest {
         let filter = Filter::new(lists, kind.copied().unwrap_or_default());
         let set = caller.app.rules.set();
         for group in set.groups().filter(|group| filter.selects_group(group)) {
-            let rules = group.rules.iter().filter(|rule| filter.selects(rule));
-            let rules: Vec<_> = rules
-                .map(|rule| rule_message(rule, &caller.external))
-                .collect();
+            // A group is one message.
+            let mut charge = work.ctx.charge();
+            let mut rules = Vec::new();
+            for rule in group.rules.iter().filter(|rule| filter.selects(rule)) {
+                work.ctx.check()?;
+                rules.push(rule_message(rule, &caller.external, &mut charge)?);
+            }
             if !rules.is_empty() {
                 out.send(
                     work,
@@ -65,9 +74,15 @@ fn group_message(group: &Group, rules: Vec<RuleMessage>) -> RuleGroup {
     }
 }
 
-fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
+/// Returns the message of a rule with its active alerts, and charges it before it is built.
+fn rule_message(
+    rule: &Rule,
+    external: &ExternalLabels,
+    charge: &mut Charge,
+) -> Result<RuleMessage> {
     let definition = &rule.definition;
     let status = rule.status();
+    charge.grow(size_of_message(rule, &status, external))?;
     let last = status.last();
     let name = definition.name.clone();
     let query = rule.expr.to_string();
@@ -113,7 +128,35 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
             keep_firing_for_seconds: alerting.keep_firing_for_ms as f64 / 1000.0,
         }),
     };
-    RuleMessage { rule: Some(rule) }
+    Ok(RuleMessage { rule: Some(rule) })
+}
+
+/// Returns the maximum memory of the message and of the status of a rule.
+fn size_of_message(rule: &Rule, status: &RuleStatus, external: &ExternalLabels) -> usize {
+    let definition = &rule.definition;
+    let of_alerts: usize = status
+        .alerts
+        .iter()
+        .map(|alert| {
+            ALERT_MEMORY + size_of_labels(&alert.labels) + size_of_texts(&alert.annotations)
+        })
+        .sum();
+    let of_errors: usize = status
+        .evaluations
+        .iter()
+        .map(|evaluation| evaluation.error.as_ref().map_or(0, String::len))
+        .sum();
+    let of_annotations = match &definition.kind {
+        RuleKind::Recording => 0,
+        RuleKind::Alerting(alerting) => size_of_texts(&alerting.annotations),
+    };
+    // The last error is copied. The labels are, before the external ones are added.
+    of_alerts
+        + 2 * of_errors
+        + of_annotations
+        + 2 * (size_of_texts(&definition.labels) + size_of_texts(external))
+        + definition.name.len()
+        + rule.expr.len()
 }
 
 /// Returns an alert. As in Thanos, it has no external labels: a querier does not remove the replica

@@ -154,6 +154,8 @@ impl ResponseWriter {
         scheduler::pause();
         self.ctx.check()?;
         self.check_size()?;
+        // More than STEP_ROOM may have been written.
+        self.charge_up_to(self.buffer.capacity())?;
         if self.buffer.len() > self.threshold() {
             self.send_buffer()?;
         }
@@ -235,7 +237,7 @@ impl ResponseWriter {
             };
             self.grow_to(grown.max(self.buffer.len() + STEP_ROOM))?;
         }
-        // A step may have written more than STEP_ROOM.
+        // The allocator may have rounded up.
         self.charge_up_to(self.buffer.capacity())
     }
 
@@ -459,6 +461,22 @@ mod tests {
         drop(sent.split_to(900));
         assert!(ctx.memory().used() >= 1000, "{}", ctx.memory().used());
         drop(sent);
+        assert_eq!(ctx.memory().used(), 0);
+    }
+
+    #[test]
+    fn a_long_step_is_charged_until_it_is_sent() {
+        let ended = run(|writer| {
+            writer.buffer().resize(8 * CHUNK_SIZE, b'x');
+            writer.step()
+        });
+        let ctx = ended.ctx().clone();
+        assert!(
+            ctx.memory().used() >= 8 * CHUNK_SIZE,
+            "{}",
+            ctx.memory().used()
+        );
+        drop(ended);
         assert_eq!(ctx.memory().used(), 0);
     }
 
