@@ -27,6 +27,11 @@ pub struct Limits {
     pub label_name_size_max: usize,
     /// Maximum bytes of a label value.
     pub label_value_size_max: usize,
+    /// Maximum number of label names of the series in memory. Requests that create series at the
+    /// same time may exceed it by the names of one series each.
+    pub label_names_max: usize,
+    /// Maximum number of series in memory of a metric, by its name; `None` for no limit. Requests that create series at the same time may exceed it by one series each.
+    pub series_per_metric_max: Option<u64>,
     /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded
     /// samples. A request that runs alone may take twice as much, so that this limit rarely rejects
     /// what the other limits allow.
@@ -55,6 +60,8 @@ impl Limits {
             labels_per_series_max: 128,
             label_name_size_max: 1_024,
             label_value_size_max: 65_536,
+            label_names_max: 100_000,
+            series_per_metric_max: None,
             bytes_in_flight_max: 512 << 20,
             route_cache_size_max: 1 << 30,
             queue_timeout: Duration::from_secs(2),

@@ -454,6 +454,19 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     pub(crate) label_value_size_max: usize,
 
+    /// Maximum number of label names of the series in memory; a new series with a further name gets
+    /// 400
+    #[arg(long = "ingest.label-names-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
+    pub(crate) label_names_max: usize,
+
+    /// Maximum number of series in memory of a metric; further ones get 400 [0: no limit]
+    #[arg(
+        long = "ingest.series-per-metric-max",
+        value_name = "N",
+        default_value = "0"
+    )]
+    pub(crate) series_per_metric_max: u64,
+
     /// Maximum memory of write request bodies, and separately of write requests being processed [0:
     /// 512 MiB, at most an eighth of --memory.limit, at least twice --ingest.body-size-max, or once
     /// if that exceeds a quarter of the memory]

@@ -39,6 +39,8 @@ fn setting(limit: Limit) -> Option<&'static str> {
         Limit::InOrderAge => "storage.tsdb.in_order_max_age",
         Limit::OutOfOrderWindow => "storage.tsdb.out_of_order_time_window",
         Limit::AheadOfClock => "storage.tsdb.ahead_max",
+        Limit::LabelNames => "--ingest.label-names-max",
+        Limit::SeriesPerMetric => "--ingest.series-per-metric-max",
         Limit::SeriesCreation => "--ingest.creation-concurrency-max",
         Limit::TeamSeries => "ingest.teams",
         Limit::TotalSeries => "ingest.budget",

@@ -1,6 +1,6 @@
 //! Labels of resources, scopes and data points.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use varve_model::labels::METRIC_NAME;
 
@@ -8,6 +8,7 @@ use super::message::{KeyValue, Scope};
 use super::names::LabelNamer;
 use super::settings::{OtlpSettings, PromotedAttributes};
 use super::value::print;
+use super::warnings::Warnings;
 
 /// Labels by name. Setting an empty value removes a label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,8 +115,9 @@ impl Context {
         &self,
         attributes: &[KeyValue],
         namer: LabelNamer,
+        warnings: &mut Warnings,
     ) -> Result<LabelMap, String> {
-        let mut labels = escaped(attributes, &[METRIC_NAME], namer)?;
+        let mut labels = escaped(attributes, &[METRIC_NAME], namer, warnings)?;
         for (name, value) in self.promoted.iter() {
             if !labels.has(name) {
                 labels.set(name, value);
@@ -139,6 +141,7 @@ impl Context {
         resource: &[KeyValue],
         settings: &OtlpSettings,
         namer: LabelNamer,
+        warnings: &mut Warnings,
     ) -> Result<Option<LabelMap>, String> {
         if resource
             .iter()
@@ -151,7 +154,7 @@ impl Context {
         } else {
             &IDENTIFYING
         };
-        let mut labels = escaped(resource, ignored, namer)?;
+        let mut labels = escaped(resource, ignored, namer, warnings)?;
         self.set_identity(&mut labels);
         labels.set(METRIC_NAME, TARGET_INFO);
         Ok((labels.has("job") || labels.has("instance")).then_some(labels))
@@ -180,6 +183,7 @@ fn escaped(
     attributes: &[KeyValue],
     ignored: &[&str],
     namer: LabelNamer,
+    warnings: &mut Warnings,
 ) -> Result<LabelMap, String> {
     let mut sorted: Vec<_> = attributes
         .iter()
@@ -187,7 +191,8 @@ fn escaped(
         .collect();
     sorted.sort_by_key(|attribute| &attribute.key);
     let mut labels = LabelMap::default();
-    for attribute in sorted {
+    let mut collided = BTreeSet::new();
+    for attribute in &sorted {
         let value = print(attribute.value.as_ref());
         if !namer.escapes {
             labels.set(&attribute.key(), &value);
@@ -195,9 +200,18 @@ fn escaped(
         }
         let name = namer.name(&attribute.key())?;
         match labels.0.get_mut(&name) {
-            Some(before) => *before = format!("{before};{value}"),
+            Some(before) => {
+                *before = format!("{before};{value}");
+                collided.insert(name);
+            }
             None => labels.set(&name, &value),
         }
+    }
+    for name in collided {
+        let same = sorted
+            .iter()
+            .filter(|attribute| namer.name(&attribute.key()).as_ref() == Ok(&name));
+        warnings.note_collision(same.map(|attribute| &*attribute.key));
     }
     Ok(labels)
 }

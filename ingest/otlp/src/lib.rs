@@ -38,6 +38,7 @@ mod staleness;
 mod stream_key;
 mod translate;
 mod value;
+mod warnings;
 
 pub use delta::DeltaStreams;
 pub use error::Error;
@@ -47,6 +48,7 @@ pub use request_deltas::RequestDeltas;
 pub use settings::{OtlpSettings, PromotedAttributes};
 pub use sink::{Position, Sink};
 pub use translate::translate;
+pub use warnings::WarningCounts;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use varve_model::histogram::Histogram;
+use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::labels::METRIC_NAME;
 
 use super::data::{self, Data, DataType, decode, each_message};
@@ -18,6 +18,7 @@ use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
 use super::sink::Sink;
 use super::staleness::stale_or;
+use super::warnings::Warnings;
 
 /// Translates the data points of one metric.
 pub(super) struct PointTranslator<'a, 'd, S: Sink> {
@@ -25,6 +26,7 @@ pub(super) struct PointTranslator<'a, 'd, S: Sink> {
     pub(super) namer: LabelNamer,
     pub(super) deltas: &'a mut RequestDeltas<'d>,
     pub(super) to: &'a mut S,
+    pub(super) warnings: &'a mut Warnings,
     pub(super) metric: Metric<'a>,
     pub(super) context: &'a Context,
 }
@@ -117,9 +119,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
     }
 
     fn number(&mut self, mut point: NumberPoint) -> PointResult<S> {
-        let labels = self
-            .context
-            .data_point_labels(&point.attributes, self.namer)?;
+        let labels =
+            self.context
+                .data_point_labels(&point.attributes, self.namer, self.warnings)?;
         self.accumulate(&mut point, &labels)?;
         let value = point.value.map_or(0.0, Number::as_f64);
         let exemplars = if self.metric.data.data_type == DataType::Sum {
@@ -141,9 +143,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
     }
 
     fn explicit(&mut self, mut point: HistogramPoint) -> PointResult<S> {
-        let labels = self
-            .context
-            .data_point_labels(&point.attributes, self.namer)?;
+        let labels =
+            self.context
+                .data_point_labels(&point.attributes, self.namer, self.warnings)?;
         self.accumulate(&mut point, &labels)?;
         if !self.settings.convert_histograms_to_nhcb {
             return self.classic(&point, labels);
@@ -208,16 +210,16 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
                 ..Part::plain("", stale_or(point.flags, *value))
             });
         }
-        let labels = self
-            .context
-            .data_point_labels(&point.attributes, self.namer)?;
+        let labels =
+            self.context
+                .data_point_labels(&point.attributes, self.namer, self.warnings)?;
         self.parts(labels, at(point.time_ns, point.start_ns), &parts)
     }
 
     fn exponential(&mut self, mut point: ExponentialPoint) -> PointResult<S> {
-        let labels = self
-            .context
-            .data_point_labels(&point.attributes, self.namer)?;
+        let labels =
+            self.context
+                .data_point_labels(&point.attributes, self.namer, self.warnings)?;
         self.accumulate(&mut point, &labels)?;
         let at = at(point.time_ns, point.start_ns);
         self.histogram(
@@ -256,6 +258,10 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         exemplars: &[Exemplar],
     ) -> PointResult<S> {
         check_exemplars(exemplars)?;
+        let is_empty = matches!(histogram.counts, HistogramCounts::Integer { count: 0, .. });
+        if is_empty && histogram.sum != 0.0 {
+            self.warnings.note_zero_count(histogram.sum);
+        }
         labels.set(METRIC_NAME, &self.metric.name);
         self.put_histogram(histogram, at, &labels, exemplars)
             .map_err(Failure::Request)

@@ -186,12 +186,16 @@ fn attribute(key: &str, value: &str) -> KeyValue {
     }
 }
 
-fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
-    let mut to = Recorder {
+fn recorder(room: usize) -> Recorder {
+    Recorder {
         series: Vec::new(),
         rejects: Vec::new(),
         room,
-    };
+    }
+}
+
+fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
+    let mut to = recorder(room);
     let streams = DeltaStreams::default();
     let tenant = TenantLabels::default();
     translate(
@@ -294,11 +298,7 @@ fn an_attribute_named_like_a_label_of_the_scope_is_dropped_with_promoted_scopes(
         promote_scope_metadata: true,
         ..OtlpSettings::default()
     };
-    let mut to = Recorder {
-        series: Vec::new(),
-        rejects: Vec::new(),
-        room: usize::MAX,
-    };
+    let mut to = recorder(usize::MAX);
     let streams = DeltaStreams::default();
     let tenant = TenantLabels::default();
     translate(
@@ -430,4 +430,51 @@ proptest! {
         let _either = translated(&message);
         let _either = translated(&random);
     }
+}
+
+#[test]
+fn attributes_that_become_one_label_and_sums_without_observations_are_counted_once() {
+    let point = |value: &str| NumberPoint {
+        attributes: vec![
+            attribute("http.method", value),
+            attribute("http_method", "x"),
+        ],
+        ..Default::default()
+    };
+    let resource = [
+        ("service.name", "shop"),
+        ("k8s.pod.name", "a"),
+        ("k8s_pod_name", "b"),
+        ("k8s:pod:name", "c"),
+    ];
+    let numbers = gauge(&resource, &[point("a"), point("b")]);
+    let empty = |sum| message::ExponentialPoint {
+        sum: Some(sum),
+        ..Default::default()
+    };
+    let points: Vec<_> = [0.0, 1.0, 1.0, 2.0]
+        .iter()
+        .flat_map(|&sum| field(1, &empty(sum).encode_to_vec()))
+        .chain([16, 2])
+        .collect();
+    let metric = [field(1, b"h"), field(10, &points)].concat();
+    let histograms = field(1, &field(2, &field(2, &metric)));
+
+    let streams = DeltaStreams::default();
+    let tenant = TenantLabels::default();
+    let mut to = recorder(usize::MAX);
+    let counts = translate(
+        &[numbers, histograms].concat(),
+        &OtlpSettings::default(),
+        &mut RequestDeltas::new(&streams, &tenant),
+        &mut to,
+    );
+    assert_eq!(to.rejects, []);
+    assert_eq!(
+        counts,
+        Ok(WarningCounts {
+            label_name_collisions: 2,
+            zero_counts_with_sum: 2,
+        })
+    );
 }

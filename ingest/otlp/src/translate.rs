@@ -18,9 +18,10 @@ use super::points::{Metric, PointTranslator, milliseconds};
 use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
 use super::sink::Sink;
+use super::warnings::{WarningCounts, Warnings};
 
 /// Translates a request in protobuf. Metrics and data points that cannot be translated are
-/// rejected.
+/// rejected. Returns the numbers of warnings.
 ///
 /// # Errors
 /// If the request is malformed, or the sink fails. Discard the contents of the sink after an error,
@@ -30,7 +31,7 @@ pub fn translate<S: Sink>(
     settings: &OtlpSettings,
     deltas: &mut RequestDeltas<'_>,
     to: &mut S,
-) -> Result<(), S::Error> {
+) -> Result<WarningCounts, S::Error> {
     let namer = LabelNamer {
         escapes: settings.translation_strategy.escapes(),
         sanitizes_underscore: settings.label_name_underscore_sanitization,
@@ -43,13 +44,15 @@ pub fn translate<S: Sink>(
         to,
         families: BTreeSet::new(),
         infos: HashMap::new(),
+        warnings: Warnings::default(),
     };
     each_message(
         Reader::new(message),
         data::RESOURCE_METRICS,
         data::REQUEST_FIELDS,
         |resource| translator.resource(resource),
-    )
+    )?;
+    Ok(translator.warnings.counts())
 }
 
 struct Translator<'a, 'd, S: Sink> {
@@ -62,6 +65,7 @@ struct Translator<'a, 'd, S: Sink> {
     /// Timestamps of the samples of `target_info` in the sink, by the key of the series, to add
     /// each only once: a request may contain a resource several times.
     infos: HashMap<S::Key, BTreeSet<i64>>,
+    warnings: Warnings,
 }
 
 impl<S: Sink> Translator<'_, '_, S> {
@@ -95,7 +99,9 @@ impl<S: Sink> Translator<'_, '_, S> {
         if times.first_ns == u64::MAX {
             return Ok(());
         }
-        match context.target_info_labels(&attributes, self.settings, self.namer) {
+        let labels =
+            context.target_info_labels(&attributes, self.settings, self.namer, &mut self.warnings);
+        match labels {
             Ok(Some(labels)) => self.target_info(&labels, times),
             Ok(None) => Ok(()),
             Err(reason) => {
@@ -189,6 +195,7 @@ impl<S: Sink> Translator<'_, '_, S> {
                     namer: self.namer,
                     deltas: &mut *self.deltas,
                     to: &mut *self.to,
+                    warnings: &mut self.warnings,
                     metric: Metric {
                         sent_name: &name,
                         name: full_name,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use varve_model::RejectionReason;
+use varve_otlp::WarningCounts;
 
 use crate::admission::{AdmissionStats, Exhausted};
 use crate::error::WriteError;
@@ -45,6 +46,8 @@ pub struct IngestStats {
     pub route: RouteStats,
     /// Bytes of memory of buffers that are kept for later requests.
     pub pooled_bytes: u64,
+    /// Warnings of translations of OTLP requests.
+    pub otlp_warnings: WarningCounts,
     /// Streams of OTLP deltas that are added up.
     pub delta_streams: u64,
     /// The resources that requests hold now.
@@ -97,6 +100,17 @@ impl Counters {
             }
         };
         *requests += 1;
+    }
+
+    /// Counts the warnings of the translation of an OTLP request.
+    pub(crate) fn record_otlp_warnings(&self, warnings: WarningCounts) {
+        // Fast path: most requests have none.
+        if warnings == WarningCounts::default() {
+            return;
+        }
+        let total = &mut self.0.lock().otlp_warnings;
+        total.label_name_collisions += warnings.label_name_collisions;
+        total.zero_counts_with_sum += warnings.zero_counts_with_sum;
     }
 
     /// Counts what a request stored and rejected before it failed.

@@ -166,9 +166,12 @@ impl Receiver {
                 rejections: Rejections::default(),
                 bounds: self.db.bounds().ok(),
             };
-            if let Err(error) = varve_otlp::translate(&message, &settings, &mut deltas, &mut sink) {
-                deltas.roll_back_all();
-                return Err(error);
+            match varve_otlp::translate(&message, &settings, &mut deltas, &mut sink) {
+                Ok(warnings) => self.counters.record_otlp_warnings(warnings),
+                Err(error) => {
+                    deltas.roll_back_all();
+                    return Err(error);
+                }
             }
 
             let decoded = Decoded {

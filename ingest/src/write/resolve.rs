@@ -1,6 +1,7 @@
 //! Finds the series of a label set without a cached route, and creates it if it is new: parses the
 //! labels, deduplicates them, relabels them, and looks them up in the store.
 
+use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Rejection, RejectionReason, Sample};
 use varve_tsdb::SeriesHandle;
 
@@ -119,6 +120,10 @@ impl<'a> Write<'a> {
             self.deferred.push(series_idx, Some(new.team));
             return Ok(None);
         }
+        if let Some(limit) = self.exceeded_by(&new.labels) {
+            self.reject_series(series_idx, new.team, limit);
+            return Ok(None);
+        }
         let grant = match self.permit.admit_series(new.team) {
             Ok(grant) => grant,
             Err(Denied::Permanent(limit)) => {
@@ -161,6 +166,14 @@ impl<'a> Write<'a> {
             // removes it from there.
             let handle = db.series_without_group(&new.labels)?;
             return Ok(Some(Route::Series(handle, Attribution::default())));
+        }
+
+        if let Some(limit) = self.exceeded_by(&new.labels) {
+            self.rule_rejections.push(Rejection {
+                index: series_idx,
+                reason: rule_denial(Denied::Permanent(limit)),
+            });
+            return Ok(None);
         }
 
         // Without a team, no budget bounds the series.
@@ -324,6 +337,25 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Returns the limit of the store that a new series would exceed.
+    fn exceeded_by(&self, labels: &Labels) -> Option<SeriesLimit> {
+        let db = &self.receiver.db;
+        let limits = &self.receiver.limits;
+
+        let max = limits.label_names_max;
+        let used = db.n_label_names();
+        // Fast path: there is room, even if no name is known.
+        let may_exceed = used + labels.len() > max;
+        if may_exceed && used + db.n_new_label_names(labels) > max {
+            let (used, limit) = (used as u64, max as u64);
+            return Some(SeriesLimit::LabelNames { used, limit });
+        }
+
+        let limit = limits.series_per_metric_max?;
+        let used = db.n_series_with(METRIC_NAME, labels.get(METRIC_NAME)?);
+        (used >= limit).then_some(SeriesLimit::Metric { used, limit })
+    }
+
     /// Returns `true` if a team may create a series in this pass.
     fn may_create(&mut self, team: Team) -> bool {
         self.permit.may_create(self.n_created) && self.deferred.allows_series(team)
@@ -374,11 +406,21 @@ impl<'a> Write<'a> {
         Ok(true)
     }
 
-    /// Rejects a new series because a budget of active series is exhausted.
-    fn reject_series(&mut self, series_idx: u32, team: Team, limit: SeriesLimit) {
-        let (reason, used, limit) = match limit {
-            SeriesLimit::Team { used, limit } => (RejectionReason::TeamSeries, used, limit),
-            SeriesLimit::Total { used, limit } => (RejectionReason::TotalSeries, used, limit),
+    /// Rejects a new series because it would exceed a limit.
+    fn reject_series(&mut self, series_idx: u32, team: Team, exceeded: SeriesLimit) {
+        let (reason, used, limit, counted) = match exceeded {
+            SeriesLimit::Team { used, limit } => {
+                (RejectionReason::TeamSeries, used, limit, "active")
+            }
+            SeriesLimit::Total { used, limit } => {
+                (RejectionReason::TotalSeries, used, limit, "active")
+            }
+            SeriesLimit::LabelNames { used, limit } => {
+                (too_many_label_names(limit), used, limit, "label names")
+            }
+            SeriesLimit::Metric { used, limit } => {
+                (metric_series(limit), used, limit, "series of its metric")
+            }
         };
         let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
         self.note_rejected_series(series_idx);
@@ -390,7 +432,7 @@ impl<'a> Write<'a> {
                 format!(" of team {name:?}")
             };
             let labels = self.request.print(series_idx);
-            let text = format!("series {labels}{team_suffix}, with {used} of {limit} active");
+            let text = format!("series {labels}{team_suffix}, with {used} of {limit} {counted}");
             Example {
                 text,
                 labels,
@@ -424,9 +466,23 @@ fn rule_denial(denied: Denied) -> RejectionReason {
             used: saturated(used),
             limit: saturated(limit),
         },
+        Denied::Permanent(SeriesLimit::LabelNames { limit, .. }) => too_many_label_names(limit),
+        Denied::Permanent(SeriesLimit::Metric { limit, .. }) => metric_series(limit),
         Denied::Temporary(Exhausted::TeamNewSeries, _) => RejectionReason::RulesNewSeries,
         Denied::Temporary(Exhausted::Memory, _) => RejectionReason::NoMemory,
         Denied::Temporary(..) => RejectionReason::StoreNewSeries,
+    }
+}
+
+fn too_many_label_names(limit: u64) -> RejectionReason {
+    RejectionReason::TooManyLabelNames {
+        limit: saturated(limit),
+    }
+}
+
+fn metric_series(limit: u64) -> RejectionReason {
+    RejectionReason::MetricSeries {
+        limit: saturated(limit),
     }
 }
 

@@ -59,6 +59,10 @@ pub enum Limit {
     OutOfOrderWindow,
     /// Time of a sample ahead of the clock.
     AheadOfClock,
+    /// Label names of the series in memory.
+    LabelNames,
+    /// Series of a metric in memory.
+    SeriesPerMetric,
     /// Requests that create series at the same time.
     SeriesCreation,
     /// Active series of a team.
@@ -127,6 +131,8 @@ impl Limit {
             Self::InOrderAge => "the maximum age in order",
             Self::OutOfOrderWindow => "the out-of-order window",
             Self::AheadOfClock => "the maximum time ahead of the clock",
+            Self::LabelNames => "label names in memory",
+            Self::SeriesPerMetric => "series of a metric",
             Self::SeriesCreation => "requests that create series",
             Self::TeamSeries => "active series of a team",
             Self::TotalSeries => "active series of all teams",

@@ -116,6 +116,22 @@ pub enum RejectionReason {
     )]
     TotalSeries,
 
+    /// A new series has a label name that no series in memory has, and there are too many.
+    #[error(
+        "new label name beyond {limit} of all series in memory ({})",
+        Limit::LabelNames
+    )]
+    TooManyLabelNames {
+        /// The maximum number of label names.
+        limit: u32,
+    },
+    /// A new series exceeds the maximum of series of its metric.
+    #[error("new series beyond {limit} of its metric ({})", Limit::SeriesPerMetric)]
+    MetricSeries {
+        /// The maximum number of series.
+        limit: u32,
+    },
+
     // New series of rules. They never wait, and their reasons carry the numbers that a sender finds
     // in an example.
     /// A new series of a rule exceeds the budget of active series of rules.
@@ -173,6 +189,8 @@ impl RejectionReason {
             Self::TooManyClusters { .. } => "too_many_ha_clusters",
             Self::TeamSeries | Self::RulesSeries { .. } => "team_active_series",
             Self::TotalSeries | Self::StoreSeries { .. } => "active_series",
+            Self::TooManyLabelNames { .. } => "too_many_label_names",
+            Self::MetricSeries { .. } => "metric_series",
             Self::RulesNewSeries => "team_new_series",
             Self::StoreNewSeries => "new_series",
             Self::NoMemory => "memory",

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve_context::QueryContext;
 use varve_env::Lock;
-use varve_model::TimeRange;
+use varve_model::{Labels, TimeRange};
 
 use crate::background::{BackgroundTasks, Replayer};
 use crate::error::Result;
@@ -62,13 +62,35 @@ impl Db {
     /// Returns the number of series in memory.
     #[must_use]
     pub fn n_series(&self) -> u64 {
-        self.store.group_counts.total()
+        self.store.head_totals.groups.total()
     }
 
     /// Returns the number of series in memory that belong to a group.
     #[must_use]
     pub fn n_series_of(&self, group: BudgetGroup) -> u64 {
-        self.store.group_counts.of(group)
+        self.store.head_totals.groups.of(group)
+    }
+
+    /// Returns the number of label names of the series in memory.
+    #[must_use]
+    pub fn n_label_names(&self) -> usize {
+        self.store.head_totals.label_names.len()
+    }
+
+    /// Returns how many names of a label set no series in memory has.
+    #[must_use]
+    pub fn n_new_label_names(&self, labels: &Labels) -> usize {
+        let names = labels.into_iter().map(|(name, _)| name);
+        self.store.head_totals.label_names.n_unknown(names)
+    }
+
+    /// Returns the number of series in memory with a value of a label.
+    #[must_use]
+    pub fn n_series_with(&self, name: &str, value: &str) -> u64 {
+        let shards = self.store.shards.iter();
+        shards
+            .map(|shard| shard.head().n_series_with(name, value))
+            .sum()
     }
 
     /// Returns the time range of the samples. It may include deleted samples.

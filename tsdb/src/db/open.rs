@@ -13,7 +13,7 @@ use super::disk_probe::DiskProbe;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
 use crate::error::{Error, Result};
-use crate::head::GroupCounts;
+use crate::head::HeadTotals;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_directories, check_versions};
 use crate::select::KeptSelections;
@@ -55,8 +55,8 @@ impl Db {
 
         let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
-        let group_counts = GroupCounts::default();
-        let shards = make_shards(&wal_dir, &logs, &options, &group_counts)?;
+        let head_totals = HeadTotals::default();
+        let shards = make_shards(&wal_dir, &logs, &options, &head_totals)?;
         // New directories must survive a power cut. The log syncs only the entries of its segments.
         for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
@@ -68,7 +68,7 @@ impl Db {
             epoch,
             logs,
             shards,
-            group_counts,
+            head_totals,
             blocks,
         ));
         let mut replayer = None;
@@ -171,14 +171,14 @@ fn make_shards(
     wal_dir: &Path,
     logs: &[Arc<SharedLog>],
     options: &Options,
-    counts: &GroupCounts,
+    totals: &HeadTotals,
 ) -> Result<Box<[Shard]>> {
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let size_max = options.head_size_max_bytes / options.shards;
     let mut shards = Vec::with_capacity(options.shards);
     for idx in 0..options.shards as u16 {
         let log = Arc::clone(&logs[usize::from(idx) % logs.len()]);
-        shards.push(Shard::new(idx, seed, log, size_max).with_group_counts(counts));
+        shards.push(Shard::new(idx, seed, log, size_max).with_totals(totals));
     }
     Ok(shards.into())
 }

@@ -24,6 +24,8 @@ use crate::store::family_table::MetadataStats;
 pub struct Stats {
     /// Series in memory.
     pub n_series: u64,
+    /// Number of label names of the series in memory.
+    pub n_label_names: u64,
     /// Samples appended since the store was opened.
     pub n_appended: u64,
     /// Histograms among them.
@@ -168,6 +170,7 @@ impl Stats {
             compaction: *store.compaction_stats.lock(),
             exemplars: store.exemplars.stats(),
             metadata: store.metadata.lock().stats(),
+            n_label_names: store.head_totals.label_names.len() as u64,
             n_background_panics: store.n_background_panics.load(Ordering::Relaxed),
             ..Stats::default()
         };

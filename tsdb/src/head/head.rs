@@ -13,6 +13,7 @@ use super::created_series::CreatedSeries;
 use super::evicted::EvictedSeries;
 use super::frozen::Frozen;
 use super::groups::{BudgetGroup, GroupCounts};
+use super::label_names::LabelNames;
 use super::samples::Samples;
 use super::table::{NewSeries, SlotRef, Table};
 use crate::batch::SeriesRef;
@@ -23,6 +24,14 @@ use crate::index::{Candidates, LabelCounts, Pair, SymbolId, passes};
 pub(super) const STEP: usize = 512;
 /// Number of strings that a walk over all strings visits per acquisition of the lock.
 const SYMBOLS_STEP: usize = 4096;
+
+/// What the heads of a store count together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeadTotals {
+    /// Number of series per group.
+    pub(crate) groups: GroupCounts,
+    pub(crate) label_names: LabelNames,
+}
 
 /// All series of a shard.
 #[derive(Debug)]
@@ -63,6 +72,13 @@ impl Head {
     /// Returns the number of values of all labels.
     pub(crate) fn n_label_values(&self) -> usize {
         self.table.index.n_values()
+    }
+
+    /// Returns the number of series with a value of a label.
+    pub(crate) fn n_series_with(&self, name: &str, value: &str) -> u64 {
+        self.table
+            .index
+            .n_series_with(&self.table.symbols, name, value)
     }
 
     /// Returns the approximate size of series and samples in bytes.
@@ -198,11 +214,12 @@ impl Head {
         self.table.is_current(slot_ref)
     }
 
-    /// Counts the series of this head in `counts`. Must be called before the first series is
-    /// created.
-    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+    /// Counts the series and label names of this head in `totals`. Must be called before the first
+    /// series is created.
+    pub(crate) fn count_in(&mut self, totals: HeadTotals) {
         debug_assert_eq!(self.len(), 0, "the counts of existing series would be lost");
-        self.table.groups.count_in(counts);
+        self.table.groups.count_in(totals.groups);
+        self.table.label_names = totals.label_names;
     }
 
     /// Returns the number of series created so far.

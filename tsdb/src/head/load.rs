@@ -150,6 +150,7 @@ impl Table {
                 .finish(|value, n_uses| symbols.retain(value, n_uses))
                 .ok_or_else(full)?;
             self.index.insert_label(name, values);
+            self.label_names.add(self.symbols.resolve(name));
         }
         // Slots are less than 2^31.
         self.index.insert_all(self.end() as u32);

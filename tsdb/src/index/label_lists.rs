@@ -460,7 +460,7 @@ mod tests {
         let mut index = Index::default();
         for slot in 0..N_SERIES {
             let pair = |name| (name, labels.value(slot, name).unwrap());
-            index.insert(slot, names.map(pair).into_iter());
+            index.insert(slot, names.map(pair).into_iter(), |_| {});
         }
         index.begin_order(names[0]);
         // They were created in order.

@@ -38,11 +38,20 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Adds a series by its label names and values.
-    pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
+    /// Adds a series by its label names and values. Calls `note_new` with each name that no other
+    /// series has.
+    pub(crate) fn insert(
+        &mut self,
+        slot: u32,
+        labels: impl Iterator<Item = (SymbolId, SymbolId)>,
+        mut note_new: impl FnMut(SymbolId),
+    ) {
         self.all.insert(slot);
         for (name, value) in labels {
-            let values = self.names.entry(name).or_default();
+            let values = self.names.entry(name).or_insert_with(|| {
+                note_new(name);
+                Values::default()
+            });
             let n_before = values.len();
             self.size = self.size.wrapping_add_signed(values.insert(value, slot));
             self.n_values += values.len() - n_before;
@@ -190,6 +199,12 @@ impl Index {
         self.names.get(&symbols.find(name)?)
     }
 
+    /// Returns the number of series with a value of a label.
+    pub(crate) fn n_series_with(&self, symbols: &Symbols, name: &str, value: &str) -> u64 {
+        self.postings(symbols, name, value)
+            .map_or(0, |postings| postings.len())
+    }
+
     /// Returns `true` if any series has a label of this name.
     pub(crate) fn has_label(&self, symbols: &Symbols, name: &str) -> bool {
         self.values(symbols, name).is_some()
@@ -312,7 +327,7 @@ mod tests {
                 symbols.intern("x").unwrap(),
                 symbols.intern(&format!("{:04}", slot % 5000)).unwrap(),
             );
-            index.insert(slot, std::iter::once(pair));
+            index.insert(slot, std::iter::once(pair), |_| {});
         };
         (0..2000).for_each(|slot| insert(&mut symbols, &mut index, slot));
         assert_eq!(index.unordered().len(), 1);
@@ -351,7 +366,7 @@ mod tests {
         );
         assert_eq!(looked_at(&index, ""), (2010, 2020));
         let gone = (symbols.find("x").unwrap(), symbols.find("1999").unwrap());
-        index.remove(1999, std::iter::once(gone));
+        index.remove(1999, std::iter::once(gone), |_| {});
         assert_eq!(
             looked_at(&index, "12"),
             (2009, 100),
@@ -373,7 +388,7 @@ mod tests {
                 let pairs = [("x", VALUES[x]), ("y", VALUES[y])];
                 let labels: Vec<_> = pairs.iter().filter(|(_, v)| !v.is_empty())
                     .map(|(n, v)| (symbols.intern(n).unwrap(), symbols.intern(v).unwrap())).collect();
-                index.insert(slot as u32, labels.iter().copied());
+                index.insert(slot as u32, labels.iter().copied(), |_| {});
                 rows.push(labels);
                 if slot == n_ordered {
                     order(&symbols, &mut index, "x");

@@ -4,8 +4,14 @@ use super::lookup::Index;
 use super::symbols::SymbolId;
 
 impl Index {
-    /// Removes a series, given the label names and values that it was added with.
-    pub(crate) fn remove(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
+    /// Removes a series, given the label names and values that it was added with. Calls `note_gone`
+    /// with each name that no other series has.
+    pub(crate) fn remove(
+        &mut self,
+        slot: u32,
+        labels: impl Iterator<Item = (SymbolId, SymbolId)>,
+        mut note_gone: impl FnMut(SymbolId),
+    ) {
         self.all.remove(slot);
         for (name, value) in labels {
             let Some(values) = self.names.get_mut(&name) else {
@@ -19,6 +25,7 @@ impl Index {
             if values.len() == 0 {
                 self.size -= values.size();
                 self.names.remove(&name);
+                note_gone(name);
             }
         }
     }

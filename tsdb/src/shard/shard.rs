@@ -11,7 +11,7 @@ use super::log::SharedLog;
 use super::sample_buffer::SampleBuffer;
 use crate::batch::SeriesHandle;
 use crate::error::{Error, Result};
-use crate::head::{BudgetGroup, GroupCounts, Head, NewSeries, SeriesOrder, SlotRef};
+use crate::head::{BudgetGroup, Head, HeadTotals, NewSeries, SeriesOrder, SlotRef};
 use crate::isolation::changes::name_group_of;
 use crate::wal::{Log, log_of};
 
@@ -71,10 +71,10 @@ impl Shard {
         }
     }
 
-    /// Counts the series of the shard in `counts`, which all shards share. Must be called before
-    /// the first series is created.
-    pub(crate) fn with_group_counts(self, counts: &GroupCounts) -> Self {
-        self.head_mut().count_in(counts.clone());
+    /// Counts the series and label names of the shard in `totals`, which all shards share. Must be
+    /// called before the first series is created.
+    pub(crate) fn with_totals(self, totals: &HeadTotals) -> Self {
+        self.head_mut().count_in(totals.clone());
         self
     }
 

@@ -16,7 +16,7 @@ use crate::block::BlockSet;
 use crate::compact::retention::{Retention, RetentionProgress, RetentionSize};
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
-use crate::head::{Bounds, GroupCounts};
+use crate::head::{Bounds, HeadTotals};
 use crate::isolation::{AppendGuard, Isolation, Readers, changes::ChangeLog};
 use crate::options::Options;
 use crate::replay::ReplayGate;
@@ -29,8 +29,7 @@ use crate::wal::{self, Epoch, Health, Reserve};
 pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
-    /// Number of series per group, over all shards.
-    pub(crate) group_counts: GroupCounts,
+    pub(crate) head_totals: HeadTotals,
     /// Shards are assigned to logs round robin. There are at most as many logs as shards.
     pub(crate) logs: Box<[Arc<SharedLog>]>,
     pub(crate) blocks: BlockSet,
@@ -70,7 +69,7 @@ impl Store {
         epoch: Epoch,
         logs: Box<[Arc<SharedLog>]>,
         shards: Box<[Shard]>,
-        group_counts: GroupCounts,
+        head_totals: HeadTotals,
         blocks: BlockSet,
     ) -> Self {
         Self {
@@ -89,7 +88,7 @@ impl Store {
             wal_dir,
             epoch,
             shards,
-            group_counts,
+            head_totals,
             logs,
             blocks,
             isolation: Isolation::new(),

@@ -178,3 +178,58 @@ fn many_threads_create_each_series_once() {
     assert_eq!((fixture.n_series(), fixture.contents().len()), (200, 200));
     assert_eq!(fixture.receiver.stats().samples_stored, 800);
 }
+
+#[test]
+fn new_label_names_beyond_the_maximum_are_rejected_and_known_names_are_not() {
+    let limits = Limits {
+        label_names_max: 3,
+        ..Limits::for_tests()
+    };
+    let fixture = Fixture::new(limits);
+    let with = |name, value| series(&[("__name__", "m"), ("i", "1"), (name, value)], &[(T, 1.0)]);
+    let request = [
+        with("a", "1"),
+        with("b", "1"),
+        with("a", "2"),
+        with("c", "1"),
+    ];
+    for _repetition in 0..2 {
+        let written = fixture.write(&request).unwrap();
+        assert_eq!(written.stored.total, 2);
+        assert_eq!(
+            written.rejections.to_string(),
+            "new label name beyond 3 of all series in memory (label names in memory): 2 series with 2 \
+             samples, e.g. series {__name__=\"m\", i=\"1\", b=\"1\"}, with 3 of 3 label names"
+        );
+    }
+    assert_eq!(
+        fixture.receiver.stats().rejected,
+        [(RejectionReason::TooManyLabelNames { limit: 3 }, 4)].into()
+    );
+}
+
+#[test]
+fn new_series_beyond_the_maximum_of_their_metric_are_rejected_and_others_are_not() {
+    let limits = Limits {
+        series_per_metric_max: Some(2),
+        ..Limits::for_tests()
+    };
+    let fixture = Fixture::new(limits);
+    let of = |metric, i| series(&[("__name__", metric), ("i", i)], &[(T, 1.0)]);
+    let request = [
+        of("m", "1"),
+        of("m", "2"),
+        of("m", "3"),
+        of("n", "1"),
+        of("m", "1"),
+    ];
+    for _repetition in 0..2 {
+        let written = fixture.write(&request).unwrap();
+        assert_eq!(written.stored.total, 4);
+        assert_eq!(
+            written.rejections.to_string(),
+            "new series beyond 2 of its metric (series of a metric): 1 series with 1 sample, e.g. \
+             series {__name__=\"m\", i=\"3\"}, with 2 of 2 series of its metric"
+        );
+    }
+}

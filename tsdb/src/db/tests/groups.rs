@@ -87,3 +87,53 @@ fn groups_are_assigned_by_a_label_after_a_restart() {
     db.set_group_label(None, |_| group(1));
     assert_eq!(counts(&db), [10, 10, 0, 0]);
 }
+
+fn with_names(names: &[&str]) -> Labels {
+    let pairs = names.iter().map(|&name| (name, "x"));
+    Labels::from_pairs(pairs).unwrap()
+}
+
+#[test]
+fn label_names_are_counted_once_for_all_shards_until_their_last_series_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        shards: 4,
+        clock: Arc::new(ManualClock::at(NOW_MS + 10_000_000)),
+        ..options()
+    };
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    // `i` is in all shards, `a` and `b` in one or two.
+    append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (2, NOW_MS, 1.0)]);
+    let n_names = db.n_label_names();
+    let new = [with_names(&["a", "i"]), with_names(&["a", "b"])];
+    assert_eq!(
+        new.each_ref().map(|labels| db.n_new_label_names(labels)),
+        [1, 2]
+    );
+    for labels in &new {
+        db.series(labels).unwrap();
+        db.series(labels).unwrap();
+    }
+    assert_eq!(db.n_label_names(), n_names + 2);
+    assert_eq!(db.n_new_label_names(&with_names(&["a", "b", "c"])), 1);
+    assert_eq!(
+        (db.n_series_with("a", "x"), db.n_series_with("a", "y")),
+        (2, 0)
+    );
+
+    // Series without samples are evicted.
+    append(&db, &[(0, NOW_MS + 7_200_000, 1.0)]);
+    db.flush().unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.n_label_names(), n_names);
+    let mut batch = WriteBatch::default();
+    let sample = Sample {
+        timestamp_ms: NOW_MS + 7_200_000,
+        value: 1.0,
+    };
+    batch.push(db.series(&new[1]).unwrap(), sample, 0);
+    db.append(&mut batch).unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), options).unwrap();
+    assert_eq!(db.n_label_names(), n_names + 2, "after a restart");
+}

@@ -15,6 +15,7 @@ use varve_model::labels::LabelsBuilder;
 use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
 use crate::head::groups::Groups;
+use crate::head::label_names::LabelNames;
 use crate::index::{Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols};
 use label_sets::LabelSets;
 use last_labels::LastLabels;
@@ -49,6 +50,7 @@ pub(in crate::head) struct Table {
     /// Number of removed series.
     n_removed: u64,
     pub(in crate::head) groups: Groups,
+    pub(in crate::head) label_names: LabelNames,
     /// The last series that was looked up. The next one usually shares most of its labels.
     pub(in crate::head) last_labels: LastLabels,
     /// Buffer for the words of a label set.
@@ -72,6 +74,7 @@ impl Table {
             n_unranked: 0,
             n_removed: 0,
             groups: Groups::default(),
+            label_names: LabelNames::default(),
             last_labels: LastLabels::default(),
             words: Vec::new(),
         }
@@ -228,10 +231,11 @@ impl Table {
             hasher.hash_one(sets.words(rows[slot as usize].labels_at))
         });
         self.groups.insert(1);
-        self.index.insert(
-            slot,
-            self.label_sets.pairs(self.rows[slot as usize].labels_at),
-        );
+        let labels_at = self.rows[slot as usize].labels_at;
+        self.index
+            .insert(slot, self.label_sets.pairs(labels_at), |new_name| {
+                self.label_names.add(self.symbols.resolve(new_name));
+            });
         Ok(slot)
     }
 
@@ -272,7 +276,10 @@ impl Table {
         let labels_at = self.rows[slot as usize].labels_at;
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
         self.by_labels.remove(hash, |&other| other == slot);
-        self.index.remove(slot, self.label_sets.pairs(labels_at));
+        self.index
+            .remove(slot, self.label_sets.pairs(labels_at), |last_name| {
+                self.label_names.remove(self.symbols.resolve(last_name));
+            });
         for (_, value) in self.label_sets.pairs(labels_at) {
             self.symbols.release(value);
         }

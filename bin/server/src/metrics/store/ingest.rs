@@ -41,6 +41,7 @@ pub(super) fn writes(stats: &IngestStats) -> Vec<MetricFamily> {
         ("varve_ingest_route_size_bytes", stats.route.size_bytes),
     ]);
     all.push(requests(stats));
+    all.push(otlp_warnings(stats));
     all.extend(rejections(stats));
     all
 }
@@ -58,6 +59,21 @@ fn requests(stats: &IngestStats) -> MetricFamily {
     family(
         "varve_ingest_requests_total",
         by_outcome.map(|(outcome, n)| ([outcome], n as f64)),
+    )
+}
+
+fn otlp_warnings(stats: &IngestStats) -> MetricFamily {
+    let warnings = stats.otlp_warnings;
+    let by_category = [
+        ("label_name_collision", warnings.label_name_collisions),
+        (
+            "histogram_zero_count_non_zero_sum",
+            warnings.zero_counts_with_sum,
+        ),
+    ];
+    family(
+        "prometheus_api_otlp_translation_warnings_total",
+        by_category.map(|(category, n)| ([category], n as f64)),
     )
 }
 

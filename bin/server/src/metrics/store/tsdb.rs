@@ -18,6 +18,7 @@ fn head(stats: &Stats) -> Vec<MetricFamily> {
     let replayed = &stats.replayed;
     let mut all = counts([
         ("prometheus_tsdb_head_series", stats.n_series),
+        ("varve_tsdb_label_names", stats.n_label_names),
         ("varve_tsdb_head_size_bytes", stats.head_size_bytes),
         ("varve_tsdb_wal_pending_bytes", stats.wal_pending_bytes),
         ("varve_tsdb_replayed_series", replayed.n_series),

@@ -42,13 +42,17 @@ pub(crate) enum Denied {
     Temporary(Exhausted, Duration),
 }
 
-/// An exhausted budget of active series.
+/// A limit of series in memory that a new series would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeriesLimit {
     /// The maximum of the team.
     Team { used: u64, limit: u64 },
     /// The total of all teams. The team has already reached its guarantee.
     Total { used: u64, limit: u64 },
+    /// The maximum of label names, of all teams.
+    LabelNames { used: u64, limit: u64 },
+    /// The maximum of series of the metric, of all teams.
+    Metric { used: u64, limit: u64 },
 }
 
 /// The current use of a budget.
