@@ -35,7 +35,7 @@ impl ConfigFile {
         self.0.path()
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir().join("varve.yml")
     }
 }

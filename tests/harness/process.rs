@@ -78,6 +78,12 @@ impl Process {
             << 10
     }
 
+    /// Makes [`Self::resident_size_max`] the maximum from now on.
+    pub(crate) fn forget_resident_size_max(&self) {
+        let path = format!("/proc/{}/clear_refs", self.id());
+        std::fs::write(path, "5").expect("reset VmHWM");
+    }
+
     /// Returns the retained output.
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();

@@ -14,6 +14,7 @@ mod long_labels;
 mod pressure;
 mod running;
 mod unbounded;
+mod unread;
 
 use std::time::{Duration, Instant};
 

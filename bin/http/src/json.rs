@@ -14,6 +14,22 @@ use varve_query::histogram::{Bucket, FloatHistogram};
 /// Content type of every JSON response.
 pub(crate) const MIME_TYPE: &str = "application/json";
 
+/// Appends JSON, and escapes the characters with a meaning in HTML, which occur only in strings.
+pub(crate) fn extend_html_safe(out: &mut Vec<u8>, json: &[u8]) {
+    for piece in json.split_inclusive(|byte| matches!(byte, b'<' | b'>' | b'&')) {
+        let Some((last, start)) = piece.split_last() else {
+            continue;
+        };
+        out.extend_from_slice(start);
+        match last {
+            b'<' => out.extend_from_slice(b"\\u003c"),
+            b'>' => out.extend_from_slice(b"\\u003e"),
+            b'&' => out.extend_from_slice(b"\\u0026"),
+            _ => out.push(*last),
+        }
+    }
+}
+
 /// Appends a label set as an object, sorted by name.
 pub(crate) fn write_labels(out: &mut Vec<u8>, labels: &Labels) {
     out.push(b'{');

@@ -4,25 +4,19 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::json::MIME_TYPE;
+use super::json::{MIME_TYPE, extend_html_safe};
 
-/// Responds with small data in Prometheus' envelope.
+/// Responds with small data in Prometheus' envelope, safe in HTML, as Go writes it.
 pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
-    enveloped(&html_safe_json(data))
-}
-
-/// Returns JSON that is safe in HTML, as Go writes it.
-pub(crate) fn html_safe_json<T: Serialize + ?Sized>(data: &T) -> String {
-    // In JSON these characters occur only in strings.
-    json(data)
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
+    let json = json(data);
+    let mut safe = Vec::with_capacity(json.len());
+    extend_html_safe(&mut safe, json.as_bytes());
+    enveloped(&safe)
 }
 
 /// Responds with small data in Prometheus' envelope, without the escapes that make it safe in HTML.
 pub(crate) fn success_unescaped<T: Serialize + ?Sized>(data: &T) -> Response {
-    enveloped(&json(data))
+    enveloped(json(data).as_bytes())
 }
 
 /// Responds with plain text, as Go's `http.Error` does.
@@ -43,10 +37,7 @@ fn json<T: Serialize + ?Sized>(data: &T) -> String {
     serde_json::to_string(data).expect("responses are strings, numbers, arrays and objects of them")
 }
 
-fn enveloped(json: &str) -> Response {
-    (
-        [(header::CONTENT_TYPE, MIME_TYPE)],
-        format!("{{\"status\":\"success\",\"data\":{json}}}"),
-    )
-        .into_response()
+fn enveloped(json: &[u8]) -> Response {
+    let body = [b"{\"status\":\"success\",\"data\":", json, b"}"].concat();
+    ([(header::CONTENT_TYPE, MIME_TYPE)], body).into_response()
 }

@@ -88,11 +88,18 @@ pub struct MetricChurn {
     pub percent: f64,
 }
 
-/// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`.
+/// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`. Adds the memory of
+/// the result to `kept`.
 ///
 /// # Errors
 /// The errors of [`Db::select_labels`].
-pub fn find(db: &Db, ctx: &ReadContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
+pub fn find(
+    db: &Db,
+    ctx: &ReadContext,
+    end_ms: i64,
+    length_ms: i64,
+    kept: &mut Charge,
+) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
     // As in PromQL, ranges exclude their left end.
     let before = TimeRange {
@@ -123,7 +130,7 @@ pub fn find(db: &Db, ctx: &ReadContext, end_ms: i64, length_ms: i64) -> Result<C
             .is_none_or(|was| was.labels() != series.labels());
         search.count(series.labels(), is_new)?;
     }
-    Ok(search.finish(start_ms, end_ms))
+    search.finish(start_ms, end_ms, kept)
 }
 
 /// By label: the metrics with new series because of it, and the number of these.
@@ -198,14 +205,18 @@ impl Search {
             .collect();
         self.n_combinations += u64::from(causes.is_empty());
         let metric = labels.get(METRIC_NAME).unwrap_or_default();
-        let (metric_causes, is_first) = entry(&mut self.metrics, metric);
-        let mut n_counts = u64::from(is_first);
+        if !self.metrics.contains_key(metric) {
+            self.charge.grow(COUNT_SIZE + metric.len())?;
+        }
+        let metric_causes = entry(&mut self.metrics, metric);
         metric_causes.n_series += 1;
         for (name, hash) in &causes {
-            let (count, is_first) = entry(&mut metric_causes.labels, name);
-            *count += 1;
-            n_counts += u64::from(is_first);
-            let (of_label, _) = entry(&mut self.labels, name);
+            if !metric_causes.labels.contains_key(*name) {
+                // Its count by metric, and possibly that of all metrics.
+                self.charge.grow(COUNT_SIZE + 2 * name.len())?;
+            }
+            *entry(&mut metric_causes.labels, name) += 1;
+            let of_label = entry(&mut self.labels, name);
             of_label.n_series += 1;
             of_label.n_alone += u64::from(causes.len() == 1);
             if !self.new.contains(hash) {
@@ -214,11 +225,10 @@ impl Search {
                 of_label.n_values += 1;
             }
         }
-        self.charge.grow(n_counts as usize * COUNT_SIZE)?;
         Ok(())
     }
 
-    fn finish(self, start_ms: i64, end_ms: i64) -> Churn {
+    fn finish(self, start_ms: i64, end_ms: i64, kept: &mut Charge) -> Result<Churn> {
         let mut metrics: Vec<_> = self.metrics.iter().collect();
         metrics.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
         let mut metrics_of_label: MetricsOfLabel<'_> = BTreeMap::new();
@@ -240,10 +250,16 @@ impl Search {
         let mut shown_labels = Vec::new();
         for (label, counts) in labels.into_iter().take(SHOWN_MAX) {
             let label_metrics = metrics_of_label.remove(label.as_str()).unwrap_or_default();
+            for (_, metric) in label_metrics.iter().take(METRICS_OF_LABEL_MAX) {
+                kept.grow(COUNT_SIZE + metric.len())?;
+            }
             shown_labels.push(self.label_churn(label, counts, label_metrics));
         }
+        for (metric, _) in metrics.iter().take(SHOWN_MAX) {
+            kept.grow(COUNT_SIZE + metric.len())?;
+        }
 
-        Churn {
+        Ok(Churn {
             start_ms,
             end_ms,
             n_earlier: self.n_earlier,
@@ -256,7 +272,7 @@ impl Search {
                 .take(SHOWN_MAX)
                 .map(|(name, metric)| metric.churn(name, &ranks))
                 .collect(),
-        }
+        })
     }
 
     /// Returns the labels, those with the most new series first. Among labels with about as many,
@@ -331,10 +347,9 @@ impl OfMetric {
     }
 }
 
-/// Returns the entry of a key, and whether it is a new one.
-fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut T, bool) {
-    let is_first = !map.contains_key(key);
-    (map.entry(key.to_owned()).or_default(), is_first)
+/// Returns the entry of a key.
+fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> &'a mut T {
+    map.entry(key.to_owned()).or_default()
 }
 
 /// Returns `true` if `n_series` is about as many as `most`, which is not smaller.
@@ -389,7 +404,7 @@ mod tests {
             Duration::from_secs(60),
             MemoryBudget::new(Limit::Other("memory"), memory),
         ));
-        find(db, &ctx, 2 * HOUR_MS, HOUR_MS)
+        find(db, &ctx, 2 * HOUR_MS, HOUR_MS, &mut ctx.charge())
     }
 
     #[test]

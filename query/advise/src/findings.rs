@@ -108,6 +108,22 @@ pub enum Kind {
 /// Labels that are never reported, because they identify series beyond queries.
 const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quantile"];
 
+/// How often the texts of a finding are in memory at once: in the finding, in the relabel rule that
+/// drops it, in the text of all rules and in the report.
+const COPIES: usize = 5;
+/// Memory of a bound of buckets besides its text.
+const BOUND_SIZE: usize = 64;
+
+/// Charges a finding about a metric, with `size` bytes of further texts.
+fn charge_finding<I: Inventory>(
+    metric: &MetricId,
+    size: usize,
+    inventory: &mut I,
+) -> Result<(), I::Error> {
+    let texts = metric.job.len() + metric.name.len() + size;
+    inventory.charge(COPIES * (size_of::<Finding>() + texts))
+}
+
 /// Finds unused metrics, buckets and labels.
 ///
 /// # Errors
@@ -138,6 +154,7 @@ pub fn find<I: Inventory>(
     for (metric, size) in &metrics {
         search.check_metric(metric, *size, inventory)?;
         if has_native(metric, &metrics) {
+            charge_finding(metric, 0, inventory)?;
             search.note_classic(metric, *size);
         }
     }
@@ -189,11 +206,13 @@ impl Search<'_> {
             .filter(|(_, selector)| self.applies(selector, &metric.job))
             .collect();
         if used.is_empty() {
+            charge_finding(metric, 0, inventory)?;
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unused.push(finding);
             return Ok(());
         }
         if !used.iter().any(|(need, _)| self.read[*need]) {
+            charge_finding(metric, 0, inventory)?;
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unread.push(finding);
         }
@@ -262,6 +281,8 @@ impl Search<'_> {
         });
         let n_series = buckets.values().sum();
         if n_series > 0 {
+            let bounds = buckets.keys().map(|bound| BOUND_SIZE + bound.len());
+            charge_finding(metric, bounds.sum(), inventory)?;
             let finding = self.finding(Kind::Buckets, metric, size, n_series);
             self.found.unused.push(Finding {
                 buckets: buckets.into_keys().collect(),
@@ -303,6 +324,7 @@ impl Search<'_> {
             if !is_removable {
                 removed.pop();
             }
+            charge_finding(metric, label.len(), inventory)?;
             let finding = self.finding(
                 Kind::Label,
                 metric,

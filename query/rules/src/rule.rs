@@ -207,6 +207,22 @@ impl Rule {
         alert.into_iter().chain(labels).collect()
     }
 
+    /// Returns about the bytes of [`Rule::status`], with the texts that it shares with the rule: it
+    /// keeps them while the rule goes on.
+    #[must_use]
+    pub fn status_size(&self) -> usize {
+        let state = self.state.lock();
+        let mut size = size_of::<RuleStatus>();
+        for alert in state.alerts.values() {
+            size += alert.size();
+        }
+        for kept in &state.evaluations {
+            size +=
+                size_of::<EvaluationRecord>() + kept.record.error.as_ref().map_or(0, String::len);
+        }
+        size
+    }
+
     /// Returns the state.
     #[must_use]
     pub fn status(&self) -> RuleStatus {

@@ -15,6 +15,7 @@ mod retention;
 mod schema;
 mod search;
 mod snapshot;
+mod texts;
 
 use serde_json::{Value, json};
 

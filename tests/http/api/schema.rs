@@ -12,6 +12,72 @@ pub(super) struct Description {
     prefix: &'static str,
 }
 
+/// An operation with the texts that it takes.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) path: String,
+    /// In upper case.
+    pub(super) method: String,
+    /// Names of the parameters in the path, in the URL's query or in the form.
+    parameters: Vec<String>,
+    /// The media type of the body.
+    pub(super) body: Option<String>,
+}
+
+impl Operation {
+    /// Returns `true` if the body is a form.
+    pub(super) fn is_form(&self) -> bool {
+        self.body.as_deref() == Some("application/x-www-form-urlencoded")
+    }
+
+    /// Returns the number of parameters, or 1 for a body that is no form.
+    pub(super) fn n_parts(&self) -> usize {
+        match &self.body {
+            Some(_) if !self.is_form() => 1,
+            _ => self.parameters.len(),
+        }
+    }
+
+    /// Returns the maximum size of a text in bytes: servers bound URLs.
+    pub(super) fn size_max(&self) -> usize {
+        if self.body.is_some() { 2 << 20 } else { 20_000 }
+    }
+
+    /// Returns path and parameters with an escaped text as the given parameter, and valid texts as
+    /// the others.
+    pub(super) fn with_text(&self, part: usize, text: &str) -> (String, String) {
+        let mut path = self.path.clone();
+        let mut pairs = Vec::new();
+        for (i, name) in self.parameters.iter().enumerate() {
+            let value = if i == part { text } else { valid(name) };
+            let in_path = format!("{{{name}}}");
+            if path.contains(&in_path) {
+                path = path.replace(&in_path, value);
+            } else if !value.is_empty() {
+                pairs.push(format!("{name}={value}"));
+            }
+        }
+        (path, pairs.join("&"))
+    }
+}
+
+/// Returns a valid, escaped value of a parameter, or nothing if the parameter may be omitted.
+fn valid(name: &str) -> &'static str {
+    match name {
+        "query" | "match[]" | "metric" => "up",
+        "name" | "label" => "job",
+        "series" => "%7Ba%3D%22b%22%7D",
+        "start" => "1700000000",
+        "end" | "time" => "1700000300",
+        "step" => "15",
+        "rules" => {
+            "groups%3A%20%5B%7Bname%3A%20g%2C%20rules%3A%20%5B%7Bexpr%3A%20up%2C%20record%3A%20r%7D%5D%7D%5D"
+        }
+        "alert" | "id" | "labels" | "scrapePool" => "1",
+        _ => "",
+    }
+}
+
 /// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParameterKind {
@@ -62,6 +128,33 @@ impl Description {
                 .collect::<Vec<_>>()
         };
         paths.iter().flat_map(of_path).collect()
+    }
+
+    /// Returns the operations that take a text.
+    pub(super) fn texts(&self) -> Vec<Operation> {
+        let mut all = Vec::new();
+        for (path, method) in self.operations() {
+            let (_, operation) = self
+                .operation(&method, &path)
+                .expect("the operation is described");
+            let content = operation["requestBody"]["content"].as_object();
+            let body = content.and_then(|content| content.keys().next()).cloned();
+            let schema = content.and_then(|content| content.values().next());
+            let in_form = schema.and_then(|schema| schema["schema"]["properties"].as_object());
+            let in_url = operation["parameters"].as_array().into_iter().flatten();
+            let mut parameters: Vec<_> = in_url
+                .filter_map(|parameter| parameter["name"].as_str())
+                .map(str::to_owned)
+                .collect();
+            parameters.extend(in_form.into_iter().flat_map(|form| form.keys().cloned()));
+            all.push(Operation {
+                path,
+                method,
+                parameters,
+                body,
+            });
+        }
+        all
     }
 
     /// Returns the query parameters of an operation.

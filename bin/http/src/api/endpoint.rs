@@ -24,7 +24,7 @@ use crate::response::plain;
 use crate::serving::redirect::API;
 use crate::serving::scope::{allows_cross_origin, required_scope};
 use crate::serving::state::HttpState;
-use crate::serving::{compression, cors};
+use crate::serving::{complete, compression, cors};
 use varve_wire::schema::{JsonSchema, Schemas};
 
 /// A path that is served.
@@ -175,6 +175,7 @@ impl Endpoint {
             let allow = allow.clone();
             route = route.options(move || async move { [(header::ALLOW, allow)] });
         }
+        route = route.route_layer(from_fn_with_state(state.clone(), complete::charge));
         if self.is_compressed {
             route = route.route_layer(from_fn_with_state(state.clone(), compression::compress));
         }

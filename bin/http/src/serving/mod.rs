@@ -3,6 +3,7 @@
 
 pub(crate) mod app;
 pub(crate) mod authorize;
+pub(crate) mod complete;
 pub(crate) mod compression;
 pub(crate) mod cors;
 mod gate;

@@ -19,6 +19,10 @@ pub(crate) struct ResponseBody {
     _computation: Arc<Computation>,
 }
 
+/// Marks a response whose body charges its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IsCharged;
+
 enum Source {
     Complete(Bytes),
     Stream(mpsc::Receiver<Chunk>),

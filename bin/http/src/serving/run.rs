@@ -17,11 +17,13 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde::Serialize;
-use varve_context::Limit;
+use varve_context::{Charge, Limit};
 use varve_server::requests::active::Registration;
 use varve_server::requests::life::RequestFailure;
 use varve_server::requests::record::RequestRecord;
@@ -30,7 +32,7 @@ use varve_tsdb::ReadContext;
 
 use super::app::App;
 use super::output::Output;
-use super::response_body::ResponseBody;
+use super::response_body::{IsCharged, ResponseBody};
 use super::response_writer::ResponseWriter;
 use super::singleflight::{AnyParameters, Computation, ComputationKey, KeyParameters, Role};
 use super::state::HttpState;
@@ -47,9 +49,21 @@ pub struct Work {
     pub(crate) out: ResponseWriter,
     pub(crate) record: Arc<RequestRecord>,
     registration: Registration,
+    /// What the job keeps until its response is written.
+    kept: Mutex<Charge>,
 }
 
 impl Work {
+    /// Charges `size` bytes that the job keeps until its response is written. To be called before
+    /// they are allocated.
+    ///
+    /// # Errors
+    /// If memory is short, or the request must end.
+    pub(crate) fn keep(&self, size: usize) -> Result<()> {
+        self.ctx.check()?;
+        Ok(self.kept.lock().grow(size)?)
+    }
+
     /// Writes a successful response whose data `write` writes.
     pub(crate) fn respond(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.open();
@@ -59,17 +73,17 @@ impl Work {
 
     /// Writes a successful response with this data, in steps.
     pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<()> {
+        self.respond(|work| JsonWriter::new(work).write_data(data))
+    }
+
+    /// Writes a successful response with this data, in steps, and safe in HTML, as Go writes it.
+    pub(crate) fn respond_html_safe_json(&mut self, data: &impl Serialize) -> Result<()> {
         self.respond(|work| {
-            let mut writer = JsonWriter {
-                work,
-                n_bytes: 0,
-                failed: None,
+            let writer = JsonWriter {
+                is_html_safe: true,
+                ..JsonWriter::new(work)
             };
-            let written = serde_json::to_writer(&mut writer, data);
-            match (writer.failed, written) {
-                (Some(error), _) => Err(error),
-                (None, written) => written.map_err(ApiError::internal),
-            }
+            writer.write_data(data)
         })
     }
 
@@ -177,16 +191,41 @@ impl Work {
 /// Writes JSON in steps.
 struct JsonWriter<'a> {
     work: &'a mut Work,
+    /// Whether the characters with a meaning in HTML are escaped.
+    is_html_safe: bool,
     /// Number of bytes since the last step.
     n_bytes: usize,
     /// Why the request must end.
     failed: Option<ApiError>,
 }
 
+impl<'a> JsonWriter<'a> {
+    fn new(work: &'a mut Work) -> Self {
+        Self {
+            work,
+            is_html_safe: false,
+            n_bytes: 0,
+            failed: None,
+        }
+    }
+
+    fn write_data(mut self, data: &impl Serialize) -> Result<()> {
+        let written = serde_json::to_writer(&mut self, data);
+        match (self.failed, written) {
+            (Some(error), _) => Err(error),
+            (None, written) => written.map_err(ApiError::internal),
+        }
+    }
+}
+
 impl io::Write for JsonWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let part = &bytes[..bytes.len().min(STEP_SIZE - self.n_bytes)];
-        self.work.out.buffer().extend_from_slice(part);
+        if self.is_html_safe {
+            json::extend_html_safe(self.work.out.buffer(), part);
+        } else {
+            self.work.out.buffer().extend_from_slice(part);
+        }
         self.n_bytes += part.len();
         if self.n_bytes == STEP_SIZE {
             self.n_bytes = 0;
@@ -354,12 +393,14 @@ async fn start(
     // may join this computation.
     out.admit(permit);
 
+    let kept = Mutex::new(ctx.charge());
     let work = Work {
         store,
         ctx,
         out,
         record: Arc::clone(record),
         registration,
+        kept,
     };
     run_or_spawn(state, class, work, job);
 }
@@ -423,5 +464,6 @@ async fn respond(computation: Arc<Computation>) -> Result {
 }
 
 fn json_body(body: ResponseBody) -> Response {
-    ([(header::CONTENT_TYPE, json::MIME_TYPE)], Body::new(body)).into_response()
+    let headers = [(header::CONTENT_TYPE, json::MIME_TYPE)];
+    (Extension(IsCharged), headers, Body::new(body)).into_response()
 }

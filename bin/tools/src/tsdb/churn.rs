@@ -98,13 +98,10 @@ fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     let Some(newest_ms) = store.db.stats().newest_ms else {
         bail!("data directory {path:?} has no samples")
     };
-    let found = churn::find(
-        &store.db,
-        &ReadContext::unbounded(),
-        newest_ms,
-        churn::RANGE_MS,
-    )
-    .context("find new series")?;
+    let ctx = ReadContext::unbounded();
+    let mut kept = ctx.charge();
+    let found = churn::find(&store.db, &ctx, newest_ms, churn::RANGE_MS, &mut kept)
+        .context("find new series")?;
     Ok((ChurnReport::of(found), store.damage))
 }
 

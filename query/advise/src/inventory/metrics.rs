@@ -36,6 +36,14 @@ pub trait Inventory {
         Ok(())
     }
 
+    /// Charges `size` bytes that the analysis is about to allocate. By default nothing bounds it.
+    ///
+    /// # Errors
+    /// If memory is short.
+    fn charge(&mut self, _size: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Returns every metric of every job.
     ///
     /// # Errors

@@ -44,6 +44,12 @@ impl<'a> Stored<'a> {
         }
     }
 
+    /// Returns the charge of the analysis, which covers its result.
+    #[must_use]
+    pub fn into_charge(self) -> Charge {
+        self.charge
+    }
+
     /// Returns the bytes per sample on disk; `None` if there is no block.
     #[must_use]
     pub fn bytes_per_sample(&self) -> Option<f64> {
@@ -107,6 +113,11 @@ impl Inventory for Stored<'_> {
 
     fn check(&self) -> Result<()> {
         self.ctx.check()?;
+        Ok(())
+    }
+
+    fn charge(&mut self, size: usize) -> Result<()> {
+        self.charge.grow(size)?;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use varve_rules::{Alert, AlertState, Group, Time};
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
 
+use super::kept_status;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, job_fn, run};
@@ -97,7 +98,7 @@ fn explain_rule(
         }
         _ => false,
     };
-    let status = rule.status();
+    let status = kept_status(work, rule)?;
     let hold_ms = match &rule.definition.kind {
         RuleKind::Alerting(alerting) => alerting.for_ms,
         RuleKind::Recording => 0,
@@ -107,6 +108,9 @@ fn explain_rule(
         .iter()
         .filter(|alert| alert.is_active())
         .take(ALERTS_MAX);
+    for alert in alerts.clone() {
+        work.keep(owned_size(&alert.labels))?;
+    }
     let last_error = status
         .last()
         .and_then(|last| last.error.clone())
@@ -188,6 +192,8 @@ fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found>) -> Resul
 
 fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     let text = print(expr);
+    // The step keeps a copy.
+    work.keep(2 * text.len())?;
     let result = work.store.engine.run(
         &work.store.db,
         &work.ctx,
@@ -201,8 +207,11 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     };
     Ok(match value {
         Value::Vector(samples) => {
-            let examples = samples.iter().take(EXAMPLES_MAX).map(example).collect();
-            (samples.len() as u64, examples)
+            let shown = &samples[..samples.len().min(EXAMPLES_MAX)];
+            for sample in shown {
+                work.keep(owned_size(&sample.labels))?;
+            }
+            (samples.len() as u64, shown.iter().map(example).collect())
         }
         Value::Matrix(series) => (series.len() as u64, Vec::new()),
         Value::Scalar(_) | Value::String { .. } => (1, Vec::new()),
@@ -341,6 +350,12 @@ fn fires_in_ms(alert: &Alert, hold_ms: i64, time_ms: i64) -> i64 {
         .ms()
         .saturating_sub(time_ms)
         .max(0)
+}
+
+/// Returns about the bytes of [`owned`] labels.
+fn owned_size(labels: &Labels) -> usize {
+    const PAIR_SIZE: usize = 2 * size_of::<[String; 2]>();
+    labels.size() + labels.len() * PAIR_SIZE
 }
 
 fn owned(labels: &Labels) -> BTreeMap<String, String> {

@@ -1,12 +1,11 @@
 //! The shapes of /api/v1/rules and /api/v1/alerts: groups, rules and alerts as Prometheus writes
 //! them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
-use varve_model::Matcher;
+use varve_model::{Labels, Matcher};
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
 use varve_rules::{Alert, Group, Time};
@@ -18,19 +17,36 @@ use varve_wire::schema::{JsonSchema, Schemas};
 /// `data` of /api/v1/rules.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RuleGroups {
-    pub(super) groups: Vec<GroupJson>,
+pub(crate) struct RuleGroups<'a> {
+    pub(super) groups: Vec<GroupJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) group_next_token: Option<String>,
 }
 
-/// `data` of /api/v1/alerts.
-#[derive(Debug, Serialize)]
-pub(crate) struct Alerts {
-    pub(super) alerts: Vec<AlertJson>,
+/// `data` of /api/v1/alerts: the alerts of some rules that pass the matchers of a tenant.
+#[derive(Debug)]
+pub(crate) struct Alerts<'a> {
+    pub(super) statuses: &'a [RuleStatus],
+    pub(super) tenant: &'a [Matcher],
 }
 
-impl JsonSchema for RuleGroups {
+impl Serialize for Alerts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct List<'a>(&'a Alerts<'a>);
+
+        impl Serialize for List<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Alerts { statuses, tenant } = *self.0;
+                let active = statuses.iter().flat_map(|status| active(status, tenant));
+                serializer.collect_seq(active)
+            }
+        }
+
+        serializer.collect_map([("alerts", List(self))])
+    }
+}
+
+impl JsonSchema for RuleGroups<'_> {
     fn schema(schemas: &mut Schemas) -> serde_json::Value {
         schemas.object("RuleGroups", "Rules by group.", |schemas| {
             let groups = Vec::<Untyped>::schema(schemas);
@@ -48,7 +64,7 @@ impl JsonSchema for RuleGroups {
     }
 }
 
-impl JsonSchema for Alerts {
+impl JsonSchema for Alerts<'_> {
     fn schema(schemas: &mut Schemas) -> serde_json::Value {
         schemas.object("Alerts", "Pending and firing alerts.", |schemas| {
             vec![("alerts".into(), Vec::<Untyped>::schema(schemas), true, "")]
@@ -59,10 +75,10 @@ impl JsonSchema for Alerts {
 /// A group.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct GroupJson {
-    name: String,
-    file: String,
-    pub(super) rules: Vec<RuleJson>,
+pub(super) struct GroupJson<'a> {
+    name: &'a str,
+    file: &'a str,
+    rules: Vec<RuleJson<'a>>,
     #[serde(serialize_with = "seconds")]
     interval: Duration,
     limit: usize,
@@ -78,11 +94,11 @@ pub(super) struct GroupJson {
 /// A rule. Fields that are `None` belong to the other kind of rule.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RuleJson {
+struct RuleJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
-    name: String,
-    query: String,
+    name: &'a str,
+    query: &'a str,
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "optional_seconds"
@@ -93,14 +109,14 @@ pub(super) struct RuleJson {
         serialize_with = "optional_seconds"
     )]
     keep_firing_for: Option<Duration>,
-    labels: Texts,
+    labels: &'a Texts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    annotations: Option<Texts>,
+    annotations: Option<&'a Texts>,
     #[serde(skip_serializing_if = "RuleAlerts::is_absent")]
-    alerts: RuleAlerts,
+    alerts: RuleAlerts<'a>,
     health: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
+    last_error: Option<&'a str>,
     #[serde(serialize_with = "seconds")]
     evaluation_time: Duration,
     #[serde(serialize_with = "optional_time")]
@@ -109,36 +125,45 @@ pub(super) struct RuleJson {
     kind: &'static str,
     /// Not in Prometheus: with `evaluations=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    evaluations: Option<Vec<EvaluationJson>>,
+    evaluations: Option<Vec<EvaluationJson<'a>>>,
     /// Not in Prometheus: with `evaluations=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_matched: Option<bool>,
 }
 
 /// The field `alerts` of a rule.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum RuleAlerts {
+#[derive(Debug)]
+enum RuleAlerts<'a> {
     /// A recording rule has no such field.
     Absent,
     /// null, with `exclude_alerts=true`.
     Excluded,
-    /// Pending and firing alerts.
-    Active(Vec<AlertJson>),
+    /// The pending and firing alerts that pass the matchers of a tenant.
+    Active(&'a RuleStatus, &'a [Matcher]),
 }
 
-impl RuleAlerts {
+impl RuleAlerts<'_> {
     fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+impl Serialize for RuleAlerts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Absent | Self::Excluded => serializer.serialize_none(),
+            Self::Active(status, tenant) => serializer.collect_seq(active(status, tenant)),
+        }
     }
 }
 
 /// An alert.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AlertJson {
-    labels: BTreeMap<String, String>,
-    annotations: Texts,
+struct AlertJson<'a> {
+    #[serde(serialize_with = "pairs")]
+    labels: &'a Labels,
+    annotations: &'a Texts,
     state: &'static str,
     #[serde(serialize_with = "time")]
     active_at: Time,
@@ -153,7 +178,7 @@ pub(super) struct AlertJson {
 /// One evaluation of a rule.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EvaluationJson {
+struct EvaluationJson<'a> {
     #[serde(serialize_with = "time")]
     timestamp: Time,
     #[serde(serialize_with = "time")]
@@ -165,7 +190,7 @@ struct EvaluationJson {
     peak_bytes: u64,
     results: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    error: Option<&'a str>,
 }
 
 /// Optional parts of the response.
@@ -175,14 +200,22 @@ pub(super) struct Shown {
     pub(super) evaluations: bool,
 }
 
-impl GroupJson {
-    /// Creates a group without rules.
-    pub(super) fn new(group: &Group) -> Self {
+impl<'a> GroupJson<'a> {
+    /// Creates a group with some of its rules.
+    pub(super) fn new(
+        group: &'a Group,
+        rules: &'a [(&Rule, RuleStatus)],
+        shown: Shown,
+        tenant: &'a [Matcher],
+    ) -> Self {
         let status = group.status();
+        let rules = rules.iter();
         Self {
-            name: group.name().to_owned(),
-            file: group.file.to_string(),
-            rules: Vec::new(),
+            name: group.name(),
+            file: &group.file,
+            rules: rules
+                .map(|(rule, status)| RuleJson::new(rule, status, shown, tenant))
+                .collect(),
             interval: group.schedule().interval(),
             limit: group.definition.limit,
             evaluation_time: status.last_duration,
@@ -192,25 +225,24 @@ impl GroupJson {
     }
 }
 
-impl RuleJson {
+impl<'a> RuleJson<'a> {
     /// Creates a rule with the alerts that pass the matchers of `tenant`. A tenant sees no details
     /// of evaluations, which depend on series that it may not see.
-    pub(super) fn new(rule: &Rule, shown: Shown, tenant: &[Matcher]) -> Self {
-        let status = rule.status();
+    fn new(rule: &'a Rule, status: &'a RuleStatus, shown: Shown, tenant: &'a [Matcher]) -> Self {
         let last = status.last();
         let shows_evaluations = shown.evaluations && tenant.is_empty();
         // An error may name series that the tenant may not see.
         let last_error = match last {
-            Some(last) if tenant.is_empty() => last.error.clone(),
+            Some(last) if tenant.is_empty() => last.error.as_deref(),
             _ => None,
         };
         let mut json = Self {
             state: None,
-            name: rule.definition.name.clone(),
-            query: rule.expr.to_string(),
+            name: &rule.definition.name,
+            query: &rule.expr,
             duration: None,
             keep_firing_for: None,
-            labels: rule.definition.labels.clone(),
+            labels: &rule.definition.labels,
             annotations: None,
             alerts: RuleAlerts::Absent,
             health: status.health.name(),
@@ -229,9 +261,9 @@ impl RuleJson {
             json.keep_firing_for = Some(Duration::from_millis(
                 alerting.keep_firing_for_ms.max(0) as u64
             ));
-            json.annotations = Some(alerting.annotations.clone());
+            json.annotations = Some(&alerting.annotations);
             json.alerts = if shown.alerts {
-                RuleAlerts::Active(active(&status, tenant).collect())
+                RuleAlerts::Active(status, tenant)
             } else {
                 RuleAlerts::Excluded
             };
@@ -241,10 +273,10 @@ impl RuleJson {
 }
 
 /// Returns the pending and firing alerts whose labels pass the matchers of `tenant`.
-pub(super) fn active<'a>(
+fn active<'a>(
     status: &'a RuleStatus,
     tenant: &'a [Matcher],
-) -> impl Iterator<Item = AlertJson> + 'a {
+) -> impl Iterator<Item = AlertJson<'a>> {
     status
         .alerts
         .iter()
@@ -259,16 +291,11 @@ fn passes(alert: &Alert, matchers: &[Matcher]) -> bool {
         .all(|matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or("")))
 }
 
-impl AlertJson {
-    fn new(alert: &Alert) -> Self {
-        let labels = alert
-            .labels
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+impl<'a> AlertJson<'a> {
+    fn new(alert: &'a Alert) -> Self {
         Self {
-            labels,
-            annotations: (*alert.annotations).clone(),
+            labels: &alert.labels,
+            annotations: &alert.annotations,
             state: alert.state.name(),
             active_at: alert.active_at,
             keep_firing_since: alert.keep_firing_since,
@@ -277,8 +304,8 @@ impl AlertJson {
     }
 }
 
-impl EvaluationJson {
-    fn new(record: &EvaluationRecord) -> Self {
+impl<'a> EvaluationJson<'a> {
+    fn new(record: &'a EvaluationRecord) -> Self {
         Self {
             timestamp: record.tick,
             started: record.started,
@@ -287,9 +314,13 @@ impl EvaluationJson {
             samples: record.n_samples,
             peak_bytes: record.peak_bytes,
             results: record.n_results,
-            error: record.error.clone(),
+            error: record.error.as_deref(),
         }
     }
+}
+
+fn pairs<S: Serializer>(labels: &Labels, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(labels.iter())
 }
 
 fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

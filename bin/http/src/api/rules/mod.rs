@@ -16,19 +16,17 @@ use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use varve_context::QueryContext;
 use varve_model::Matcher;
-use varve_rules::Group;
-use varve_rules::rule::Rule;
+use varve_rules::rule::{Rule, RuleStatus};
+use varve_rules::{Group, RuleSet};
 use varve_server::requests::record::RequestRecord;
-use varve_server::rules::Rules;
 use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, go_reason, parse_bool, parse_selectors};
-use crate::response::html_safe_json;
-use crate::serving::run::{RequestClass, job_fn, run};
+use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 pub(crate) use list::{Alerts, RuleGroups};
-use list::{GroupJson, RuleJson, Shown};
+use list::{GroupJson, Shown};
 
 /// GET /api/v1/alerts.
 pub(crate) async fn alerts(
@@ -37,13 +35,16 @@ pub(crate) async fn alerts(
 ) -> Result {
     let app = state.app.clone();
     let job = job_fn(move |work| {
+        let ctx = work.ctx.clone();
         let set = app.rules.set();
-        let rules = set.groups().flat_map(|group| &group.rules);
-        let tenant = work.ctx.restriction();
-        let alerts = rules
-            .flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>())
-            .collect();
-        work.respond_encoded(&html_safe_json(&Alerts { alerts }))
+        let mut statuses = Vec::new();
+        for rule in set.groups().flat_map(|group| &group.rules) {
+            statuses.push(kept_status(work, rule)?);
+        }
+        work.respond_html_safe_json(&Alerts {
+            statuses: &statuses,
+            tenant: ctx.restriction(),
+        })
     });
     run(&state, &record, RequestClass::Metadata, None, job).await
 }
@@ -56,10 +57,45 @@ pub(crate) async fn rules(
 ) -> Result {
     let app = state.app.clone();
     let job = job_fn(move |work| {
-        let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
-        work.respond_encoded(&html_safe_json(&groups))
+        let ctx = work.ctx.clone();
+        let filter = Filter::read(&ctx, &form)?;
+        let tenant = ctx.restriction();
+        let set = app.rules.set();
+        let page = filter.page(&set, tenant)?;
+        let mut groups = Vec::new();
+        for (group, rules) in page.groups {
+            let mut with_status = Vec::with_capacity(rules.len());
+            for rule in rules {
+                work.keep(RULE_SIZE)?;
+                with_status.push((rule, kept_status(work, rule)?));
+            }
+            groups.push((group, with_status));
+        }
+        let groups = groups
+            .iter()
+            .map(|(group, rules)| GroupJson::new(group, rules, filter.shown, tenant));
+        work.respond_html_safe_json(&RuleGroups {
+            groups: groups.collect(),
+            group_next_token: page.next_token,
+        })
     });
     run(&state, &record, RequestClass::Metadata, None, job).await
+}
+
+/// Bytes of a rule of a response besides its status: its place in two lists.
+const RULE_SIZE: usize = 1 << 10;
+
+/// Returns the status of a rule, charged until the response is written.
+fn kept_status(work: &Work, rule: &Rule) -> Result<RuleStatus> {
+    work.keep(rule.status_size())?;
+    Ok(rule.status())
+}
+
+/// A page of /api/v1/rules: groups with their selected rules.
+struct Page<'a> {
+    groups: Vec<(&'a Group, Vec<&'a Rule>)>,
+    /// The first group of the next page.
+    next_token: Option<String>,
 }
 
 /// The parameters of /api/v1/rules.
@@ -127,14 +163,13 @@ impl<'a> Filter<'a> {
         })
     }
 
-    /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not
-    /// pass the matchers of `tenant`.
-    fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups> {
-        let set = rules.set();
+    /// Returns the groups with selected rules. Rules are left out if their labels do not pass the
+    /// matchers of `tenant`.
+    fn page<'s>(&self, set: &'s RuleSet, tenant: &[Matcher]) -> Result<Page<'s>> {
         let skips = self.limit.is_some() && !self.token.is_empty();
-        let mut page = RuleGroups {
+        let mut page = Page {
             groups: Vec::new(),
-            group_next_token: None,
+            next_token: None,
         };
         let mut candidates = set
             .groups()
@@ -158,15 +193,10 @@ impl<'a> Filter<'a> {
                 continue;
             }
             if self.limit == Some(page.groups.len()) {
-                page.group_next_token = Some(token(group));
+                page.next_token = Some(token(group));
                 break;
             }
-            let mut json = GroupJson::new(group);
-            json.rules = selected
-                .into_iter()
-                .map(|rule| RuleJson::new(rule, self.shown, tenant))
-                .collect();
-            page.groups.push(json);
+            page.groups.push((group, selected));
         }
         Ok(page)
     }

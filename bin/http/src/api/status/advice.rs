@@ -12,6 +12,7 @@ use varve_advise::inventory::Stored;
 use varve_advise::needs::Needs;
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::Snapshot;
+use varve_context::Charge;
 use varve_env::{Clock, SystemClock};
 use varve_model::TimeRange;
 use varve_rules::RuleSet;
@@ -70,7 +71,7 @@ pub(crate) async fn status(
     let app = state.app.clone();
     let job = job_fn(move |work| {
         let usage = work.store.usage.snapshot();
-        let advice = request.advice(work, &usage, &app.rules.set(), range, retention)?;
+        let (advice, _charge) = request.advice(work, &usage, &app.rules.set(), range, retention)?;
         work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
     });
     let parameters = Arc::new(request);
@@ -97,7 +98,7 @@ struct Request {
 impl Request {
     /// Compares the series of the store with its usage record and the rules of its server.
     /// Dashboards are known only as far as their queries are in the usage record. Series with a
-    /// sample in `range` exist.
+    /// sample in `range` exist. The charge covers the result.
     fn advice(
         self,
         work: &Work,
@@ -105,7 +106,7 @@ impl Request {
         rules: &RuleSet,
         range: TimeRange,
         retention: Duration,
-    ) -> varve_tsdb::Result<Advice> {
+    ) -> varve_tsdb::Result<(Advice, Charge)> {
         let mut needs = Needs::default();
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
         needs.add_rule_set(rules);
@@ -123,6 +124,7 @@ impl Request {
             enforce: false,
             labels: self.labels,
         };
-        Advice::find(&needs, &mut inventory, options, rules)
+        let advice = Advice::find(&needs, &mut inventory, options, rules)?;
+        Ok((advice, inventory.into_charge()))
     }
 }

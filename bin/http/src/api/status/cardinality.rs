@@ -21,6 +21,8 @@ use varve_wire::schema;
 
 /// Memory of a pair of label name and value while pairs are sorted.
 const SORTED_PAIR_SIZE: usize = size_of::<((&str, &str), Cost)>();
+/// Memory of an entry of the report besides its texts.
+const ENTRY_SIZE: usize = size_of::<PairCost>();
 /// The sort keys of the lists.
 pub(crate) const SORT_KEYS: [&str; 3] = ["series", "memory", "disk"];
 
@@ -88,6 +90,17 @@ schema! {
     pub(crate) struct ValueCost {
         value: String,
         cost: SeriesCosts,
+    }
+}
+
+impl MetricCost {
+    fn new(name: &str, cost: Cost, usage: Option<&&Entry>) -> Self {
+        Self {
+            name: name.to_owned(),
+            cost: cost.into(),
+            queries: usage.map_or(0, |usage| usage.n_queries),
+            last_used_ms: usage.map(|usage| usage.last_ms),
+        }
     }
 }
 
@@ -174,10 +187,16 @@ impl Request {
             .iter()
             .map(|metric| (&*metric.text, metric))
             .collect();
-        work.respond_json(&self.report(&costs, &used))
+        let report = self.report(work, &costs, &used)?;
+        work.respond_json(&report)
     }
 
-    fn report(&self, costs: &Costs, used: &HashMap<&str, &Entry>) -> CardinalityReport {
+    fn report(
+        &self,
+        work: &Work,
+        costs: &Costs,
+        used: &HashMap<&str, &Entry>,
+    ) -> Result<CardinalityReport> {
         let metrics = values(costs, METRIC_NAME);
         let focused = values(costs, &self.focus);
         let mut labels = Vec::new();
@@ -191,43 +210,65 @@ impl Request {
                 .iter()
                 .map(move |(value, cost)| ((name, value), *cost))
         });
-        CardinalityReport {
-            total: costs.total.into(),
-            metric_count: metrics.clone().count() as u64,
-            label_count: labels.len() as u64,
-            metrics: self.largest(metrics, |name, cost| {
-                let usage = used.get(name.as_str());
-                MetricCost {
-                    name: name.clone(),
-                    cost,
-                    queries: usage.map_or(0, |usage| usage.n_queries),
-                    last_used_ms: usage.map(|usage| usage.last_ms),
-                }
-            }),
-            labels: self.largest(labels, |(name, values), cost| LabelCost {
-                name: name.clone(),
-                values,
-                cost,
-            }),
-            pairs: self.largest(pairs, |(name, value), cost| PairCost {
-                name: name.clone(),
-                value: value.clone(),
-                cost,
-            }),
-            value_count: focused.clone().count() as u64,
-            values: self.largest(focused, |value, cost| ValueCost {
-                value: value.clone(),
-                cost,
-            }),
+        let metric_count = metrics.clone().count() as u64;
+        let label_count = labels.len() as u64;
+        let value_count = focused.clone().count() as u64;
+        let metrics = self.largest(metrics);
+        let labels = self.largest(labels);
+        let pairs = self.largest(pairs);
+        let focused = self.largest(focused);
+
+        let mut size = 0;
+        for (name, _) in metrics.iter().chain(&focused) {
+            size += ENTRY_SIZE + name.len();
         }
+        for ((name, _), _) in &labels {
+            size += ENTRY_SIZE + name.len();
+        }
+        for ((name, value), _) in &pairs {
+            size += ENTRY_SIZE + name.len() + value.len();
+        }
+        work.keep(size)?;
+        Ok(CardinalityReport {
+            total: costs.total.into(),
+            metric_count,
+            label_count,
+            metrics: metrics
+                .into_iter()
+                .map(|(name, cost)| MetricCost::new(name, cost, used.get(name.as_str())))
+                .collect(),
+            labels: labels
+                .into_iter()
+                .map(|((name, values), cost)| LabelCost {
+                    name: name.clone(),
+                    values,
+                    cost: cost.into(),
+                })
+                .collect(),
+            pairs: pairs
+                .into_iter()
+                .map(|((name, value), cost)| PairCost {
+                    name: name.clone(),
+                    value: value.clone(),
+                    cost: cost.into(),
+                })
+                .collect(),
+            value_count,
+            values: focused
+                .into_iter()
+                .map(|(value, cost)| ValueCost {
+                    value: value.clone(),
+                    cost: cost.into(),
+                })
+                .collect(),
+        })
     }
 
     /// Returns the most expensive entries. Ties are sorted by name.
-    fn largest<K: Ord + Copy, T>(
+    fn largest<K: Ord + Copy>(
         &self,
         entries: impl IntoIterator<Item = (K, Cost)>,
-        shape: impl Fn(K, SeriesCosts) -> T,
-    ) -> Vec<T> {
+    ) -> Vec<(K, Cost)> {
         let key = |&(name, cost): &(K, Cost)| {
             let cost = match self.sort {
                 SortKey::Series => cost.n_series,
@@ -243,9 +284,6 @@ impl Request {
         }
         entries.sort_unstable_by_key(key);
         entries
-            .into_iter()
-            .map(|(key, cost)| shape(key, cost.into()))
-            .collect()
     }
 }
 

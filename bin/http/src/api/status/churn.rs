@@ -25,7 +25,9 @@ pub(crate) async fn status(
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
     let job = job_fn(move |work| {
-        let mut found = churn::find(&work.store.db, &work.ctx, time_ms, churn::RANGE_MS)?;
+        let mut kept = work.ctx.charge();
+        let db = &work.store.db;
+        let mut found = churn::find(db, &work.ctx, time_ms, churn::RANGE_MS, &mut kept)?;
         found.labels.truncate(limit);
         found.metrics.truncate(limit);
         work.respond_json(&ChurnReport::of(found))

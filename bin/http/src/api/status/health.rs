@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 use varve_server::metrics;
 use varve_tsdb::stats::ReplayState;
 
@@ -75,8 +76,14 @@ fn readiness(app: &App, is_for_write: bool) -> Response {
     )
 }
 
+/// Maximum number of responses of /metrics that are printed at the same time: each takes some
+/// kilobytes per team and rule.
+const PRINTED_MAX: usize = 2;
+static PRINTING: Semaphore = Semaphore::const_new(PRINTED_MAX);
+
 /// GET /metrics.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result {
+    let _permit = PRINTING.acquire().await;
     let printed = tokio::task::spawn_blocking(move || metrics::print(&app.registry.gather())).await;
     let text = printed.map_err(|panicked| ApiError::internal(panicked).plain())?;
     let text = text.map_err(|error| ApiError::internal(error).plain())?;

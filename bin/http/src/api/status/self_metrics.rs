@@ -6,39 +6,58 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use varve_regexp::Regexp;
-use varve_server::requests::record::{RequestClass, RequestRecord};
+use varve_server::requests::record::RequestRecord;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
-use crate::response::success;
-use crate::serving::app::App;
+use crate::serving::run::{RequestClass, job_fn, run};
+use crate::serving::state::HttpState;
 
 /// GET /api/v1/status/self_metrics.
 pub(crate) async fn self_metrics(
-    State(app): State<Arc<App>>,
+    State(state): State<HttpState>,
     Extension(record): Extension<Arc<RequestRecord>>,
     form: Form,
 ) -> Result {
-    let described = tokio::task::spawn_blocking(move || {
+    let app = Arc::clone(&state.app);
+    let job = job_fn(move |work| {
         let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
         let wanted = pattern.map(Regexp::parse).transpose();
         let wanted = wanted
             .map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
-        let ctx = app.requests.context(&record, RequestClass::Metadata, None);
-        let mut described = Vec::new();
-        for family in app.registry.gather() {
-            if wanted
-                .as_ref()
-                .map_or(Ok(true), |wanted| wanted.is_match_in(&*ctx, family.name()))?
-            {
-                described.push(describe(&family));
+        let mut families = app.registry.gather();
+        let n_metrics: usize = families
+            .iter()
+            .map(|family| family.get_metric().len())
+            .sum();
+        work.keep(n_metrics * METRIC_SIZE)?;
+        if let Some(wanted) = wanted {
+            let mut passing = Vec::new();
+            for family in families {
+                if wanted.is_match_in(&*work.ctx, family.name())? {
+                    passing.push(family);
+                }
             }
+            families = passing;
         }
-        Ok::<_, ApiError>(described)
+        work.respond_html_safe_json(&Described(&families))
     });
-    Ok(success(&described.await.map_err(ApiError::internal)??))
+    run(&state, &record, RequestClass::Metadata, None, job).await
+}
+
+/// Bytes of a metric with its labels, about.
+const METRIC_SIZE: usize = 512;
+
+/// Describes families one after the other.
+struct Described<'a>(&'a [MetricFamily]);
+
+impl Serialize for Described<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(describe))
+    }
 }
 
 fn describe(family: &MetricFamily) -> Value {

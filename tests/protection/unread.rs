@@ -1,0 +1,85 @@
+//! Responses that many clients request and do not read count as query memory, whatever the endpoint.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::{
+    ConfigFile, MemoryGroup, RawConnection, Server, WriteRequest, now_ms, series, wait_until,
+};
+
+const LIMIT: u64 = 384 << 20;
+const CLIENTS: usize = 400;
+const N_ALERTS: usize = 3_000;
+
+/// Asks many times and reads nothing.
+fn ask(server: &Server, path: &str) -> Vec<RawConnection> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: varve\r\n\r\n");
+    let mut connections = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut connection = server.http().connect();
+        connection.send(request.as_bytes());
+        connections.push(connection);
+    }
+    connections
+}
+
+fn check_survives(server: &mut Server, group: &MemoryGroup, path: &str) {
+    let connections = ask(server, path);
+    for _ in 0..30 {
+        thread::sleep(Duration::from_millis(100));
+        assert!(
+            server.is_running() && group.n_killed() == 0,
+            "{path}: the kernel has killed it"
+        );
+    }
+    drop(connections);
+    wait_until("all memory to be given back", || super::held(server) == 0.0);
+    server.http().get("/-/healthy").expect_status(200);
+}
+
+#[test]
+fn lists_of_rules_and_alerts_are_charged() {
+    let Some(group) = MemoryGroup::make(LIMIT) else {
+        return;
+    };
+    let rules = ConfigFile::new(
+        "groups: [{name: g, interval: 5s, rules: [{alert: A, expr: 'm > 0', annotations: {a: '{{ $labels.long }}'}}]}]",
+    );
+    let config = ConfigFile::new(&format!(
+        "rule_files: [{}]\nrules: {{wait: none}}",
+        rules.path().display()
+    ));
+    let mut server = Server::start_in(&group, &[&config.flag(), "--web.write-stall-timeout=2m"]);
+    let value = "x".repeat(1_000);
+    for first in (0..N_ALERTS).step_by(500) {
+        let request = WriteRequest::new((first..first + 500).map(|i| {
+            let labels = [("__name__", "m"), ("i", &*i.to_string()), ("long", &value)];
+            series(&labels, &[(now_ms(), 1.0)])
+        }));
+        server.http().write(&request).expect_status(204);
+    }
+    wait_until("the alerts", || {
+        server.http().get("/api/v1/alerts").body.len() > N_ALERTS * value.len()
+    });
+    for path in ["/api/v1/alerts", "/api/v1/rules"] {
+        check_survives(&mut server, &group, path);
+    }
+}
+
+#[test]
+fn metrics_of_many_teams_are_charged() {
+    let Some(group) = MemoryGroup::make(LIMIT) else {
+        return;
+    };
+    let config = ConfigFile::new("ingest: {team_label: team, team_maximum: {active_series: 9}}");
+    let mut server = Server::start_in(&group, &[&config.flag(), "--web.write-stall-timeout=2m"]);
+    let long = "x".repeat(240);
+    let request = WriteRequest::new((0..998).map(|i| {
+        let team = format!("{i} {long}");
+        series(&[("__name__", "m"), ("team", &team)], &[(now_ms(), 1.0)])
+    }));
+    server.http().write(&request).expect_status(204);
+    let size = server.http().get("/metrics").expect_status(200).body.len();
+    assert!(size > 1_000_000, "{size} bytes");
+    check_survives(&mut server, &group, "/metrics");
+}
