@@ -20,6 +20,7 @@
 
 mod append;
 pub(crate) mod buffers;
+mod denial;
 pub(crate) mod exemplars;
 mod finish;
 mod metadata;

@@ -5,8 +5,9 @@ use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Rejection, RejectionReason, Sample};
 use varve_tsdb::SeriesHandle;
 
+use super::denial::{Exceeded, rule_denial};
 use super::request::{Write, Writer};
-use crate::admission::{Denied, Exhausted, SeriesLimit, Team};
+use crate::admission::{Denied, SeriesLimit, Team};
 use crate::error::WriteError;
 use crate::ha::Deduplication;
 use crate::label_set;
@@ -347,8 +348,10 @@ impl<'a> Write<'a> {
         // Fast path: there is room, even if no name is known.
         let may_exceed = used + labels.len() > max;
         if may_exceed && used + db.n_new_label_names(labels) > max {
-            let (used, limit) = (used as u64, max as u64);
-            return Some(SeriesLimit::LabelNames { used, limit });
+            return Some(SeriesLimit::LabelNames {
+                used: used as u64,
+                limit: max as u64,
+            });
         }
 
         let limit = limits.series_per_metric_max?;
@@ -408,20 +411,12 @@ impl<'a> Write<'a> {
 
     /// Rejects a new series because it would exceed a limit.
     fn reject_series(&mut self, series_idx: u32, team: Team, exceeded: SeriesLimit) {
-        let (reason, used, limit, counted) = match exceeded {
-            SeriesLimit::Team { used, limit } => {
-                (RejectionReason::TeamSeries, used, limit, "active")
-            }
-            SeriesLimit::Total { used, limit } => {
-                (RejectionReason::TotalSeries, used, limit, "active")
-            }
-            SeriesLimit::LabelNames { used, limit } => {
-                (too_many_label_names(limit), used, limit, "label names")
-            }
-            SeriesLimit::Metric { used, limit } => {
-                (metric_series(limit), used, limit, "series of its metric")
-            }
-        };
+        let Exceeded {
+            reason,
+            used,
+            limit,
+            counted,
+        } = Exceeded::of(exceeded);
         let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
         self.note_rejected_series(series_idx);
         self.rejections.add(reason, 1, n_samples, || {
@@ -453,42 +448,6 @@ impl Resolved {
             is_cacheable: true,
         })
     }
-}
-
-/// Returns the reason why a series of a rule is not created.
-fn rule_denial(denied: Denied) -> RejectionReason {
-    match denied {
-        Denied::Permanent(SeriesLimit::Team { used, limit }) => RejectionReason::RulesSeries {
-            used: saturated(used),
-            limit: saturated(limit),
-        },
-        Denied::Permanent(SeriesLimit::Total { used, limit }) => RejectionReason::StoreSeries {
-            used: saturated(used),
-            limit: saturated(limit),
-        },
-        Denied::Permanent(SeriesLimit::LabelNames { limit, .. }) => too_many_label_names(limit),
-        Denied::Permanent(SeriesLimit::Metric { limit, .. }) => metric_series(limit),
-        Denied::Temporary(Exhausted::TeamNewSeries, _) => RejectionReason::RulesNewSeries,
-        Denied::Temporary(Exhausted::Memory, _) => RejectionReason::NoMemory,
-        Denied::Temporary(..) => RejectionReason::StoreNewSeries,
-    }
-}
-
-fn too_many_label_names(limit: u64) -> RejectionReason {
-    RejectionReason::TooManyLabelNames {
-        limit: saturated(limit),
-    }
-}
-
-fn metric_series(limit: u64) -> RejectionReason {
-    RejectionReason::MetricSeries {
-        limit: saturated(limit),
-    }
-}
-
-/// A store has fewer than 2^32 series, and a reason is small, because routes hold it.
-fn saturated(n_series: u64) -> u32 {
-    u32::try_from(n_series).unwrap_or(u32::MAX)
 }
 
 /// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not

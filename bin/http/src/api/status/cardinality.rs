@@ -104,6 +104,15 @@ impl MetricCost {
     }
 }
 
+impl ValueCost {
+    fn new(value: &str, cost: Cost) -> Self {
+        Self {
+            value: value.to_owned(),
+            cost: cost.into(),
+        }
+    }
+}
+
 impl From<Cost> for SeriesCosts {
     fn from(cost: Cost) -> Self {
         Self {
@@ -199,12 +208,7 @@ impl Request {
     ) -> Result<CardinalityReport> {
         let metrics = values(costs, METRIC_NAME);
         let focused = values(costs, &self.focus);
-        let mut labels = Vec::new();
-        for (name, values) in &costs.by_label {
-            if name != METRIC_NAME {
-                labels.push(((name, values.len() as u64), total(values)));
-            }
-        }
+        let labels = labels(costs);
         let pairs = costs.by_label.iter().flat_map(|(name, values)| {
             values
                 .iter()
@@ -218,17 +222,12 @@ impl Request {
         let pairs = self.largest(pairs);
         let focused = self.largest(focused);
 
-        let mut size = 0;
-        for (name, _) in metrics.iter().chain(&focused) {
-            size += ENTRY_SIZE + name.len();
-        }
-        for ((name, _), _) in &labels {
-            size += ENTRY_SIZE + name.len();
-        }
-        for ((name, value), _) in &pairs {
-            size += ENTRY_SIZE + name.len() + value.len();
-        }
-        work.keep(size)?;
+        let names = metrics.iter().chain(&focused).map(|(name, _)| name.len());
+        let label_names = labels.iter().map(|((name, _), _)| name.len());
+        let pair_texts = pairs
+            .iter()
+            .map(|((name, value), _)| name.len() + value.len());
+        work.keep(entries_size(names.chain(label_names).chain(pair_texts)))?;
         Ok(CardinalityReport {
             total: costs.total.into(),
             metric_count,
@@ -256,10 +255,7 @@ impl Request {
             value_count,
             values: focused
                 .into_iter()
-                .map(|(value, cost)| ValueCost {
-                    value: value.clone(),
-                    cost: cost.into(),
-                })
+                .map(|(value, cost)| ValueCost::new(value, cost))
                 .collect(),
         })
     }
@@ -285,6 +281,22 @@ impl Request {
         entries.sort_unstable_by_key(key);
         entries
     }
+}
+
+/// Returns the bytes of entries with texts of these sizes.
+fn entries_size(texts: impl Iterator<Item = usize>) -> usize {
+    texts.map(|size| ENTRY_SIZE + size).sum()
+}
+
+/// Returns the labels other than the name, with their number of values and the cost of each.
+fn labels(costs: &Costs) -> Vec<((&String, u64), Cost)> {
+    let mut labels = Vec::new();
+    for (name, values) in &costs.by_label {
+        if name != METRIC_NAME {
+            labels.push(((name, values.len() as u64), total(values)));
+        }
+    }
+    labels
 }
 
 /// Returns the values of a label, with the cost of each.
