@@ -83,3 +83,30 @@ fn metrics_of_many_teams_are_charged() {
     assert!(size > 1_000_000, "{size} bytes");
     check_survives(&mut server, &group, "/metrics");
 }
+
+/// The buffers of connections are in no budget: with 400 KiB each, 500 heads without an end took
+/// 200 MB of a server of any size.
+#[test]
+fn heads_without_an_end_leave_most_of_the_memory() {
+    let Some(group) = MemoryGroup::make(192 << 20) else {
+        return;
+    };
+    let mut server = Server::start_in(&group, &[]);
+    let before = server.resident_size();
+    let header = format!("x: {}\r\n", "x".repeat(8_000));
+    let head = format!("GET / HTTP/1.1\r\nHost: varve\r\n{}", header.repeat(48));
+    let mut connections = Vec::new();
+    for _ in 0..500 {
+        let mut connection = server.http().connect();
+        // The server may have refused the rest of the head.
+        connection.send(head.as_bytes());
+        connections.push(connection);
+    }
+    thread::sleep(Duration::from_secs(1));
+    assert!(
+        server.is_running() && group.n_killed() == 0,
+        "the kernel has killed it"
+    );
+    let growth = server.process().resident_size_max().saturating_sub(before);
+    assert!(growth < 80 << 20, "{growth} bytes");
+}

@@ -122,7 +122,7 @@ pub fn resolve(
     is_tls: bool,
 ) -> Result<Resolved> {
     let features = features::enabled(args);
-    let web = web::web(args, open_files, is_tls);
+    let web = web::web(args, open_files, memory.share(1, 1), is_tls);
     if web.connections_max < args.max_connections {
         flags.insert(
             "web.max-connections".to_owned(),

@@ -28,6 +28,9 @@ pub struct WebSettings {
     pub body_rate_min: usize,
     /// Maximum number of open connections.
     pub connections_max: usize,
+    /// Maximum bytes that a connection receives before a handler takes them: the head of a request,
+    /// and the start of its body. No budget has them.
+    pub receive_buffer_size: usize,
     /// Limits of a response.
     pub response: ResponseLimits,
     /// Whether the administrative endpoints are enabled.
@@ -67,12 +70,19 @@ impl ResponseLimits {
     }
 }
 
-/// Returns the settings of the HTTP API of a process that may open this many files.
-pub(super) fn web(args: &ServeArgs, open_files: Option<u64>, is_tls: bool) -> WebSettings {
+/// Returns the settings of the HTTP API of a process that may open this many files, and use `memory`
+/// bytes.
+pub(super) fn web(
+    args: &ServeArgs,
+    open_files: Option<u64>,
+    memory: usize,
+    is_tls: bool,
+) -> WebSettings {
     let external_url = args
         .external_url
         .clone()
         .or_listener(&args.listen_address, is_tls);
+    let connections_max = connections_max(args.max_connections, open_files);
     WebSettings {
         listen_address: args.listen_address.clone(),
         grpc_address: args.grpc_address.clone(),
@@ -81,7 +91,9 @@ pub(super) fn web(args: &ServeArgs, open_files: Option<u64>, is_tls: bool) -> We
         external_url,
         read_timeout: args.read_timeout,
         body_rate_min: args.min_body_rate,
-        connections_max: connections_max(args.max_connections, open_files),
+        connections_max,
+        receive_buffer_size: (memory / RECEIVE_SHARE / connections_max)
+            .clamp(RECEIVE_BUFFER_MIN, RECEIVE_BUFFER_MAX),
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),
@@ -96,6 +108,13 @@ pub(super) fn web(args: &ServeArgs, open_files: Option<u64>, is_tls: bool) -> We
         search_results_max: args.search_max_limit,
     }
 }
+
+/// The receive buffers of all connections take at most one in this many bytes of the memory, if that
+/// is not less than their minimum.
+const RECEIVE_SHARE: usize = 8;
+/// Bounds of a receive buffer: a URL of 64 KiB with headers, and what hyper uses by default.
+const RECEIVE_BUFFER_MIN: usize = 96 << 10;
+const RECEIVE_BUFFER_MAX: usize = 400 << 10;
 
 /// Returns the maximum number of connections: at most half of the files that the process may open,
 /// with a warning. The store needs the other half, for blocks and WAL segments: a write fails if it
