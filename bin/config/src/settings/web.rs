@@ -28,9 +28,9 @@ pub struct WebSettings {
     pub body_rate_min: usize,
     /// Maximum number of open connections.
     pub connections_max: usize,
-    /// Maximum bytes that a connection receives before a handler takes them: the head of a request,
-    /// and the start of its body. No budget has them.
-    pub receive_buffer_size: usize,
+    /// Maximum bytes that a connection may receive before a handler takes them: the heads of
+    /// requests, and the starts of their bodies. No budget has them.
+    pub receive_size_max: usize,
     /// Limits of a response.
     pub response: ResponseLimits,
     /// Whether the administrative endpoints are enabled.
@@ -92,8 +92,7 @@ pub(super) fn web(
         read_timeout: args.read_timeout,
         body_rate_min: args.min_body_rate,
         connections_max,
-        receive_buffer_size: (memory / RECEIVE_SHARE / connections_max)
-            .clamp(RECEIVE_BUFFER_MIN, RECEIVE_BUFFER_MAX),
+        receive_size_max: (memory / RECEIVE_SHARE / connections_max).max(RECEIVE_SIZE_MIN),
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),
@@ -109,12 +108,11 @@ pub(super) fn web(
     }
 }
 
-/// The receive buffers of all connections take at most one in this many bytes of the memory, if that
-/// is not less than their minimum.
+/// All connections receive at most one in this many bytes of the memory ahead of handlers, if that is
+/// not less than their minimum.
 const RECEIVE_SHARE: usize = 8;
-/// Bounds of a receive buffer: a URL of 64 KiB with headers, and what hyper uses by default.
-const RECEIVE_BUFFER_MIN: usize = 96 << 10;
-const RECEIVE_BUFFER_MAX: usize = 400 << 10;
+/// A URL of 64 KiB with headers.
+const RECEIVE_SIZE_MIN: usize = 96 << 10;
 
 /// Returns the maximum number of connections: at most half of the files that the process may open,
 /// with a warning. The store needs the other half, for blocks and WAL segments: a write fails if it

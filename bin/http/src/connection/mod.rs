@@ -58,10 +58,11 @@ const STREAMS_MAX: usize = 250;
 /// A connection may use at most one in this many of all stream permits, so that a few connections
 /// do not take all.
 const STREAMS_SHARE: usize = 4;
-/// Maximum flow-control window of a request body. These bytes are not charged to a budget.
-const STREAM_WINDOW: u32 = 256 << 10;
-/// The window of a connection, in windows of a stream.
-const CONNECTION_WINDOW_FACTOR: u32 = 4;
+/// Maximum size of the buffer of an HTTP/1.1 connection: the default of hyper.
+const RECEIVE_BUFFER_MAX: usize = 400 << 10;
+/// Maximum flow-control windows of request bodies in HTTP/2, per stream and per connection.
+const STREAM_WINDOW_MAX: u32 = 256 << 10;
+const CONNECTION_WINDOW_MAX: u32 = 1 << 20;
 /// Bytes of a response that are buffered in a stream.
 const STREAM_SEND_BUFFER: usize = 64 << 10;
 /// Maximum size of the headers of an HTTP/2 request.
@@ -320,21 +321,20 @@ fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
         app.settings.web.response.stall_timeout,
         &app.metrics.streams_stalled,
     ));
-    let receive_size = app.settings.web.receive_buffer_size;
-    // At most the bounds of a receive buffer.
-    let window = STREAM_WINDOW.min(receive_size as u32);
+    let size_max = app.settings.web.receive_size_max;
+    let window = u32::try_from(size_max).unwrap_or(u32::MAX);
     // Between requests this is the time that an idle connection is kept.
     builder
         .http1()
-        .max_buf_size(receive_size)
+        .max_buf_size(size_max.min(RECEIVE_BUFFER_MAX))
         .timer(TokioTimer::new())
         .header_read_timeout(app.settings.web.read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams_max(app.settings.web.connections_max))
-        .initial_stream_window_size(window)
-        .initial_connection_window_size(CONNECTION_WINDOW_FACTOR * window)
+        .initial_stream_window_size(window.min(STREAM_WINDOW_MAX))
+        .initial_connection_window_size(window.min(CONNECTION_WINDOW_MAX))
         .max_send_buf_size(STREAM_SEND_BUFFER)
         .max_header_list_size(HEADERS_SIZE_MAX);
     if http2 { builder } else { builder.http1_only() }
