@@ -55,8 +55,10 @@ fn check(reloader: &Reloader, path: &Path, seen: &FileState) -> FileState {
         config,
         rules: rules::hash_files(&in_force.rule_files),
     };
-    let is_in_force = found.config.as_ref().ok() == Some(&*in_force);
-    let is_other_config = !is_in_force && seen.config != found.config;
+    // A file that is valid again is reloaded although it is in force: the failure is over.
+    let is_settled =
+        found.config.as_ref().ok() == Some(&*in_force) && reloader.config.status().is_success;
+    let is_other_config = !is_settled && seen.config != found.config;
     if !is_other_config && seen.rules == found.rules {
         return found;
     }

@@ -133,3 +133,28 @@ fn a_reload_sets_the_log_level() {
         .text();
     assert!(refused.contains("unknown variant `loud`"), "{refused}");
 }
+
+/// The notification and the metric stayed at the failure until something else changed.
+#[test]
+fn a_file_that_is_valid_again_ends_the_failure_of_a_reload() {
+    let valid = "global: {external_labels: {cluster: one}}";
+    let config = ConfigFile::new(valid);
+    let server = Server::start(&[
+        &config.flag(),
+        "--config.auto-reload",
+        "--config.auto-reload-interval=20ms",
+    ]);
+    let is_successful = || server.metric("prometheus_config_last_reload_successful") == 1.0;
+    // The second one can be read, but not applied.
+    for invalid in [
+        "nonsense: 1",
+        "global: {external_labels: {cluster: two}, query_log_file: .}",
+    ] {
+        config.replace(invalid);
+        wait_until("the reload to fail", || !is_successful());
+        config.replace(&format!("{valid} # as before"));
+        wait_until("the failure to be over", is_successful);
+        let notifications = server.http().get("/api/v1/notifications").data();
+        assert_eq!(notifications.as_array().map(Vec::len), Some(0));
+    }
+}
