@@ -63,6 +63,7 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
     let (_dir, db) = fresh(Options {
         shards: 8,
         series_idle_ms: 1000,
+        clock: Arc::new(ManualClock::at(NOW_MS + 2000)),
         ..options()
     });
     let add = |numbers: &[usize], at_ms: i64| {
