@@ -1,4 +1,4 @@
-//! The memory of background work, and of a start, with many label names and values.
+//! The memory of background work, and of a start, with many and with long label names and values.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -13,30 +13,84 @@ use super::{ALLOCATOR, ALONE};
 const FIXED_SIZE_MAX: usize = 4 << 20;
 /// The memory of a replay, the minimum.
 const REPLAY_MEMORY: usize = 16 << 20;
-const N_SERIES: usize = 20_000;
-const LABELS_PER_SERIES: usize = 10;
 /// Time between two flushes in milliseconds.
 const INTERVAL_MS: i64 = 60_000;
+/// Bytes of the long texts: long enough that their copies are seen beside [`FIXED_SIZE_MAX`] and
+/// [`REPLAY_MEMORY`].
+const LONG_TEXTS_SIZE: usize = 48 << 20;
 
-/// Returns label sets whose values are all different, with `n_names` names.
-fn series(n_names: usize) -> impl Iterator<Item = Labels> {
-    (0..N_SERIES).map(move |i| {
-        let pairs: Vec<(String, String)> = (0..LABELS_PER_SERIES)
-            .map(|j| i * LABELS_PER_SERIES + j)
-            .map(|n| (format!("label_{}", n % n_names), format!("value-{n}")))
-            .collect();
-        Labels::from_pairs(pairs.iter().map(|(name, value)| (&**name, &**value))).unwrap()
-    })
+/// Kinds of label sets that made background work outgrow the memory that was reserved for it.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Many series whose values are all different, with as many names.
+    Names(usize),
+    /// Values of 60 kB.
+    LongValues,
+    /// Values of 60 kB, each of which belongs to three labels.
+    SharedValues,
+    /// Names of 1 kB.
+    LongNames,
 }
 
-fn append(db: &Db, n_names: usize, timestamp_ms: i64) {
+const KINDS: [Kind; 5] = [
+    Kind::Names(100),
+    Kind::Names(100_000),
+    Kind::LongValues,
+    Kind::SharedValues,
+    Kind::LongNames,
+];
+
+/// Returns a value of 60 kB.
+fn long_value(n: usize) -> String {
+    format!("{n:x<60000}")
+}
+
+impl Kind {
+    fn n_series(self) -> usize {
+        match self {
+            Self::Names(_) => 20_000,
+            Self::LongValues => LONG_TEXTS_SIZE / (10 * 60_000),
+            Self::SharedValues => LONG_TEXTS_SIZE / 60_000,
+            Self::LongNames => LONG_TEXTS_SIZE / 1_000,
+        }
+    }
+
+    /// Returns the labels of a series.
+    fn labels(self, i: usize) -> Labels {
+        let mut pairs = Vec::new();
+        match self {
+            Self::Names(n_names) => {
+                for n in 10 * i..10 * i + 10 {
+                    pairs.push((format!("label_{}", n % n_names), format!("value-{n}")));
+                }
+            }
+            Self::LongValues => {
+                for n in 0..10 {
+                    pairs.push((format!("label_{n}"), long_value(10 * i + n)));
+                }
+            }
+            Self::SharedValues => {
+                for n in 0..3 {
+                    pairs.push((format!("label_{n}"), long_value(i)));
+                }
+            }
+            Self::LongNames => {
+                let name = format!("label_{i}");
+                pairs.push((format!("{name:x<1000}"), "v".to_owned()));
+            }
+        }
+        Labels::from_pairs(pairs.iter().map(|(name, value)| (&**name, &**value))).unwrap()
+    }
+}
+
+fn append(db: &Db, kind: Kind, timestamp_ms: i64) {
     let mut batch = WriteBatch::default();
-    for labels in series(n_names) {
+    for i in 0..kind.n_series() {
         let sample = Sample {
             timestamp_ms,
             value: 1.0,
         };
-        batch.push(db.series(&labels).unwrap(), sample, 0);
+        batch.push(db.series(&kind.labels(i)).unwrap(), sample, 0);
     }
     db.append(&mut batch).unwrap();
     assert!(batch.rejected().is_empty());
@@ -62,23 +116,23 @@ fn open(directory: &Path) -> Db {
 
 /// Returns a matcher of half of the series.
 fn half() -> Vec<Matcher> {
-    vec![Matcher::new(MatchOp::Regexp, "label_0", ".*[02468]0").unwrap()]
+    vec![Matcher::new(MatchOp::Regexp, "label_0", ".*[02468]0x*").unwrap()]
 }
 
 #[test]
 fn background_work_needs_no_more_memory_than_is_reserved() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for n_names in [100, 100_000] {
+    for kind in KINDS {
         let directory = tempfile::tempdir().unwrap();
         let db = open(directory.path());
         let mut flushed = 0;
         for n in 0..3 {
-            append(&db, n_names, n * INTERVAL_MS);
+            append(&db, kind, n * INTERVAL_MS);
             flushed = flushed.max(peak(|| {
                 db.flush().unwrap();
             }));
         }
-        append(&db, n_names, 3 * INTERVAL_MS);
+        append(&db, kind, 3 * INTERVAL_MS);
         let reserved = db.background_memory();
         let snapshot = peak(|| {
             db.snapshot("s", false).unwrap();
@@ -94,7 +148,7 @@ fn background_work_needs_no_more_memory_than_is_reserved() {
         .unwrap();
         let cleaned = peak(|| db.clean_tombstones().unwrap());
         println!(
-            "{n_names} names: flush {flushed}, snapshot {snapshot}, merge {merged}, tombstones {cleaned} bytes; \
+            "{kind:?}: flush {flushed}, snapshot {snapshot}, merge {merged}, tombstones {cleaned} bytes; \
              {reserved} are reserved"
         );
         // One of each group runs at a time.
@@ -109,12 +163,12 @@ fn background_work_needs_no_more_memory_than_is_reserved() {
 #[test]
 fn a_replay_needs_no_more_memory_than_its_limit_beside_the_heads() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for n_names in [100, 100_000] {
+    for kind in KINDS {
         let directory = tempfile::tempdir().unwrap();
         let db = open(directory.path());
         ALLOCATOR.start();
         for n in 0..3 {
-            append(&db, n_names, n * INTERVAL_MS);
+            append(&db, kind, n * INTERVAL_MS);
         }
         let written = ALLOCATOR.allocated();
         let peak_of_writes = ALLOCATOR.peak();
@@ -126,7 +180,7 @@ fn a_replay_needs_no_more_memory_than_its_limit_beside_the_heads() {
         let replayed = ALLOCATOR.allocated();
         let peak = ALLOCATOR.peak();
         println!(
-            "{n_names} names: {written} bytes written, peak {peak_of_writes}, {replayed} replayed, peak {peak}"
+            "{kind:?}: {written} bytes written, peak {peak_of_writes}, {replayed} replayed, peak {peak}"
         );
         assert!(peak <= peak_of_writes + REPLAY_MEMORY);
         assert!(replayed <= written + written / 4 + FIXED_SIZE_MAX);

@@ -1,6 +1,8 @@
 //! Ranks of label names and values: positions in the order of the strings of all shards. Equal
 //! strings have equal ranks, so label sets of any shards can be compared as numbers.
 //!
+//! Used by the ranking of series, and by flushes, which write the labels of a part in this order.
+//!
 //! Strings are sorted by eight bytes at a time: first all of them, then each group that has these
 //! bytes in common, by the bytes that follow.
 //!

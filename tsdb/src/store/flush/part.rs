@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::head::{HeadCopies, SlotRef, StaleSeries};
 use crate::store::flushing::SeriesByShard;
 use crate::store::store::Store;
+use crate::store::symbol_ranks::SymbolRanks;
 
 /// Number of series whose chunks are prefetched together, and whose labels are looked up per
 /// acquisition of the head lock.
@@ -28,10 +29,11 @@ impl Store {
         flush: u64,
     ) -> Result<(Vec<Arc<Block>>, SeriesByShard)> {
         let windows: BTreeSet<i64> = frozen.iter().flat_map(FrozenShard::windows).collect();
+        let ranks = SymbolRanks::new(&self.shards);
         let mut parts: Vec<Arc<Block>> = Vec::new();
         let mut stale = vec![Vec::new(); self.shards.len()];
         for start_ms in windows {
-            match self.write_part(frozen, window_of(start_ms), flush, &mut stale) {
+            match self.write_part(frozen, window_of(start_ms), &ranks, flush, &mut stale) {
                 Ok(part) => parts.push(part),
                 Err(refused) => {
                     // All parts are written again.
@@ -48,6 +50,7 @@ impl Store {
         &self,
         frozen: &[FrozenShard<'_>],
         window: TimeRange,
+        ranks: &SymbolRanks,
         flush: u64,
         stale: &mut [Vec<StaleSeries>],
     ) -> Result<Arc<Block>> {
@@ -68,7 +71,7 @@ impl Store {
             .iter()
             .map(|shard| shard.in_window(window.start_ms))
             .collect();
-        let symbols = write_symbols(frozen, &in_window, &mut writer)?;
+        let symbols = write_symbols(frozen, &in_window, ranks, &mut writer)?;
 
         // The series of each shard are in label order. A heap merges the shards.
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());

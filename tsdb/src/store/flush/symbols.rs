@@ -1,6 +1,8 @@
 //! The symbols of a part: writing the labels of its series, and mapping the symbols of the heads to
 //! those of the part.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use hashbrown::HashMap;
@@ -11,6 +13,7 @@ use crate::block::{BlockWriter, Symbol};
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::index::Pair;
+use crate::store::symbol_ranks::SymbolRanks;
 
 /// Number of series whose labels are looked up per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;
@@ -20,65 +23,65 @@ pub(super) type SymbolMap = HashMap<Pair, Symbol>;
 
 /// Placeholder until [`write_symbols`] assigns the symbols, in the order of the texts.
 const UNKNOWN: Symbol = Symbol(u32::MAX);
-/// Number of values whose texts are copied per acquisition of the head lock.
-const BATCH_VALUES: usize = 1024;
+/// Maximum number of labels whose texts are copied per acquisition of the head lock.
+const BATCH_LABELS: usize = 1024;
+/// Bytes of copied texts after which no further text is copied.
+const BATCH_SIZE: usize = 16 << 10;
 
-/// Texts, one after the other.
-#[derive(Default)]
-struct Texts(String);
-
-/// A label name of a head.
-struct UsedName {
-    text: Range<usize>,
-    shard: usize,
-    /// The labels of this name, in the list of the shard.
-    labels: Range<usize>,
+/// The labels of one shard that a part uses, in the order of their texts.
+struct SortedLabels<'a> {
+    shard: &'a FrozenShard<'a>,
+    /// The labels that are not in `batch` yet, each with the key of its ranks.
+    rest: std::vec::IntoIter<(u64, Pair)>,
+    batch: VecDeque<CopiedLabel>,
+    /// The texts of `batch`, one after the other.
+    texts: String,
 }
 
-/// A label value of a head.
-struct UsedValue {
-    text: Range<usize>,
-    shard: usize,
+/// A label, and where its texts are copied to.
+#[derive(Clone)]
+struct CopiedLabel {
+    key: u64,
     label: Pair,
-}
-
-impl Texts {
-    fn push(&mut self, text: &str) -> Range<usize> {
-        let start = self.0.len();
-        self.0.push_str(text);
-        start..self.0.len()
-    }
-
-    fn get(&self, range: &Range<usize>) -> &str {
-        &self.0[range.clone()]
-    }
+    name: Range<usize>,
+    value: Range<usize>,
 }
 
 /// Writes the names and values of all labels of series in the part. Returns the symbols by shard.
 ///
-/// Memory: 8 bytes for each label besides the returned symbols, the texts of the names, and for the
-/// values of one name at a time 32 bytes each and their texts.
+/// Memory: 16 bytes for each label besides the returned symbols, and of each shard the texts of one
+/// batch of labels: the texts of all labels may take as much memory as the heads.
 pub(super) fn write_symbols(
     frozen: &[FrozenShard<'_>],
     in_window: &[&[SlotRef]],
+    ranks: &SymbolRanks,
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
     let mut symbols = Vec::with_capacity(frozen.len());
-    let mut labels = Vec::with_capacity(frozen.len());
-    let mut texts = Texts::default();
-    let mut names = Vec::new();
+    let mut sorted = Vec::with_capacity(frozen.len());
+    let mut heap = BinaryHeap::new();
     for (idx, shard) in frozen.iter().enumerate() {
         let used = used_labels(shard, in_window[idx]);
-        let mut by_name: Vec<Pair> = used.keys().copied().collect();
-        by_name.sort_unstable();
-        add_names(shard, idx, &by_name, &mut texts, &mut names);
+        let mut labels = SortedLabels::new(shard, &used, ranks);
+        heap.extend(labels.next_key().map(|key| Reverse((key, idx))));
         symbols.push(used);
-        labels.push(by_name);
+        sorted.push(labels);
     }
-    names.sort_unstable_by(|a, b| texts.get(&a.text).cmp(texts.get(&b.text)));
-    for same_name in names.chunk_by(|a, b| texts.get(&a.text) == texts.get(&b.text)) {
-        let name = texts.get(&same_name[0].text);
-        write_values(frozen, name, same_name, &labels, writer, &mut symbols)?;
+
+    // Equal labels of several shards have the same key.
+    let mut last = None;
+    while let Some(Reverse((key, idx))) = heap.pop() {
+        let labels = &mut sorted[idx];
+        let Some(copied) = labels.batch.pop_front() else {
+            continue;
+        };
+        let symbol = match last {
+            Some((last_key, symbol)) if last_key == key => symbol,
+            _ => writer.symbol(&labels.texts[copied.name], &labels.texts[copied.value])?,
+        };
+        last = Some((key, symbol));
+        symbols[idx].insert(copied.label, symbol);
+        heap.extend(labels.next_key().map(|key| Reverse((key, idx))));
     }
     Ok(symbols)
 }
@@ -104,62 +107,60 @@ fn used_labels(shard: &FrozenShard<'_>, in_window: &[SlotRef]) -> SymbolMap {
     used
 }
 
-/// Adds the names of labels that ascend by name to `names`, with copies of their texts.
-fn add_names(
-    shard: &FrozenShard<'_>,
-    idx: usize,
-    by_name: &[Pair],
-    texts: &mut Texts,
-    names: &mut Vec<UsedName>,
-) {
-    let mut start = 0;
-    for same_name in by_name.chunk_by(|a, b| a.0 == b.0) {
-        let end = start + same_name.len();
-        names.push(UsedName {
-            text: texts.push(shard.shard.head().symbol(same_name[0].0)),
-            shard: idx,
-            labels: start..end,
-        });
-        start = end;
+impl<'a> SortedLabels<'a> {
+    fn new(shard: &'a FrozenShard<'a>, used: &SymbolMap, ranks: &SymbolRanks) -> Self {
+        let mut labels = Vec::with_capacity(used.len());
+        for &label in used.keys() {
+            let key = ranks
+                .key(shard.number, label)
+                .expect("the labels of frozen series are ranked: they are older than the ranking");
+            labels.push((key, label));
+        }
+        labels.sort_unstable();
+        Self {
+            shard,
+            rest: labels.into_iter(),
+            batch: VecDeque::new(),
+            texts: String::new(),
+        }
+    }
+
+    /// Returns the key of the next label, whose texts are then in memory.
+    fn next_key(&mut self) -> Option<u64> {
+        if self.batch.is_empty() {
+            self.fill();
+        }
+        self.batch.front().map(|copied| copied.key)
+    }
+
+    fn fill(&mut self) {
+        self.texts.clear();
+        self.texts.shrink_to(2 * BATCH_SIZE);
+        let head = self.shard.shard.head();
+        while self.batch.len() < BATCH_LABELS && self.texts.len() < BATCH_SIZE {
+            let Some((key, label)) = self.rest.next() else {
+                break;
+            };
+            let name = match self.batch.back() {
+                Some(before) if before.label.0 == label.0 => before.name.clone(),
+                _ => push(&mut self.texts, head.symbol(label.0)),
+            };
+            let value = push(&mut self.texts, head.symbol(label.1));
+            self.batch.push_back(CopiedLabel {
+                key,
+                label,
+                name,
+                value,
+            });
+        }
     }
 }
 
-/// Writes the values of a name in the order of their texts, each text once.
-fn write_values(
-    frozen: &[FrozenShard<'_>],
-    name: &str,
-    same_name: &[UsedName],
-    labels: &[Vec<Pair>],
-    writer: &mut BlockWriter,
-    symbols: &mut [SymbolMap],
-) -> Result<()> {
-    let mut texts = Texts::default();
-    let mut values = Vec::new();
-    for UsedName {
-        shard,
-        labels: range,
-        ..
-    } in same_name
-    {
-        for batch in labels[*shard][range.clone()].chunks(BATCH_VALUES) {
-            let head = frozen[*shard].shard.head();
-            for &label in batch {
-                values.push(UsedValue {
-                    text: texts.push(head.symbol(label.1)),
-                    shard: *shard,
-                    label,
-                });
-            }
-        }
-    }
-    values.sort_unstable_by(|a, b| texts.get(&a.text).cmp(texts.get(&b.text)));
-    for same_text in values.chunk_by(|a, b| texts.get(&a.text) == texts.get(&b.text)) {
-        let symbol = writer.symbol(name, texts.get(&same_text[0].text))?;
-        for used in same_text {
-            symbols[used.shard].insert(used.label, symbol);
-        }
-    }
-    Ok(())
+/// Appends a text, and returns its range.
+fn push(texts: &mut String, text: &str) -> Range<usize> {
+    let start = texts.len();
+    texts.push_str(text);
+    start..texts.len()
 }
 
 /// The last label at each position, with what belongs to it: most labels of a series are those of
