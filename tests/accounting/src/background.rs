@@ -9,8 +9,9 @@ use varve_tsdb::{Db, Options, WriteBatch};
 
 use super::{ALLOCATOR, ALONE};
 
-/// Memory of background work that does not grow with the heads: the pages that it reads and writes.
-const FIXED_SIZE_MAX: usize = 4 << 20;
+/// Memory of one task of background work that does not grow with the heads: buffers of the pages
+/// and frames that it reads and writes, and a few texts.
+const FIXED_SIZE_MAX: usize = 5 << 20;
 /// The memory of a replay, the minimum.
 const REPLAY_MEMORY: usize = 16 << 20;
 /// Time between two flushes in milliseconds.
@@ -154,35 +155,46 @@ fn background_work_needs_no_more_memory_than_is_reserved() {
         // One of each group runs at a time.
         let with_heads = flushed.max(snapshot);
         let of_blocks = merged.max(cleaned);
-        assert!(with_heads + of_blocks <= reserved + FIXED_SIZE_MAX);
+        assert!(with_heads + of_blocks <= reserved + 2 * FIXED_SIZE_MAX);
     }
 }
 
 /// A start needs the heads, and the memory of replay: after a process was killed for its memory, the
-/// next one does not need more.
+/// next one does not need more. Definitions are in segments of the WAL, or in a checkpoint.
 #[test]
 fn a_replay_needs_no_more_memory_than_its_limit_beside_the_heads() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in KINDS {
-        let directory = tempfile::tempdir().unwrap();
-        let db = open(directory.path());
-        ALLOCATOR.start();
-        for n in 0..3 {
-            append(&db, kind, n * INTERVAL_MS);
-        }
-        let written = ALLOCATOR.allocated();
-        let peak_of_writes = ALLOCATOR.peak();
-        drop(db);
+        for is_flushed in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let db = open(directory.path());
+            ALLOCATOR.start();
+            for n in 0..3 {
+                append(&db, kind, n * INTERVAL_MS);
+            }
+            let written = ALLOCATOR.allocated();
+            let peak_of_writes = ALLOCATOR.peak();
+            if is_flushed {
+                db.flush().unwrap();
+            }
+            drop(db);
 
-        ALLOCATOR.start();
-        let db = open(directory.path());
-        db.wait_replayed(&QueryContext::unbounded()).unwrap();
-        let replayed = ALLOCATOR.allocated();
-        let peak = ALLOCATOR.peak();
-        println!(
-            "{kind:?}: {written} bytes written, peak {peak_of_writes}, {replayed} replayed, peak {peak}"
-        );
-        assert!(peak <= peak_of_writes + REPLAY_MEMORY);
-        assert!(replayed <= written + written / 4 + FIXED_SIZE_MAX);
+            ALLOCATOR.start();
+            let db = open(directory.path());
+            db.wait_replayed(&QueryContext::unbounded()).unwrap();
+            let replayed = ALLOCATOR.allocated();
+            let peak = ALLOCATOR.peak();
+            println!(
+                "{kind:?}, flushed {is_flushed}: {written} bytes written, peak {peak_of_writes}, \
+                 {replayed} replayed, peak {peak}"
+            );
+            assert!(peak <= peak_of_writes + REPLAY_MEMORY);
+            // The peak of these writes includes the definitions of all series, which are logged at
+            // once.
+            if !matches!(kind, Kind::Names(_)) {
+                assert!(peak <= replayed + REPLAY_MEMORY);
+            }
+            assert!(replayed <= written + written / 4 + FIXED_SIZE_MAX);
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
 use crate::batch::SeriesRef;
 use crate::error::Result;
-use crate::index::{LabelBuilder, SymbolId};
+use crate::index::{LabelBuilder, SymbolId, Symbols};
 use varve_collections::Column;
 
 impl Head {
@@ -27,13 +27,24 @@ impl Head {
         self.table.symbols.find_or_add(text).ok_or_else(full)
     }
 
+    /// Takes the strings of the head for a loader that adds to them. Until they are restored, only
+    /// [`Head::load_shape`] and [`Head::load`] may be called.
+    pub(crate) fn take_strings(&mut self) -> Symbols {
+        std::mem::replace(&mut self.table.symbols, Symbols::new(0))
+    }
+
+    /// Restores the strings of [`Head::take_strings`].
+    pub(crate) fn restore_strings(&mut self, strings: Symbols) {
+        self.table.symbols = strings;
+    }
+
     /// Returns the shape of a list of label names in ascending order. The shape is the first word
     /// of every series with these names.
     ///
     /// # Errors
     /// The errors of [`Head::load_symbol`].
     pub(crate) fn load_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
-        self.table.shape(names)
+        self.table.load_shape(names)
     }
 
     /// Returns the slot of a series. Adds the series if it is new. `words` are its shape and its
@@ -95,6 +106,13 @@ struct Columns {
 }
 
 impl Table {
+    fn load_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
+        match self.label_sets.find_shape(names) {
+            Some(shape) => Ok(shape),
+            None => self.label_sets.add_shape(names).ok_or_else(full),
+        }
+    }
+
     fn load(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
         let hash = self.hash(words);
         if let Some(slot) = self.find_hashed(hash, words) {
@@ -122,7 +140,7 @@ impl Table {
             .resolve(labels, &mut self.symbols)
             .ok_or_else(full)?;
         let names = std::mem::take(&mut self.last_labels.names);
-        let shape = self.shape(&names);
+        let shape = self.load_shape(&names);
         self.last_labels.names = names;
         words.clear();
         words.push(shape?);
@@ -152,6 +170,12 @@ impl Table {
             self.index.insert_label(name, values);
             self.label_names.add(self.symbols.resolve(name));
         }
+        for &name in self.label_sets.names_of_shapes() {
+            self.symbols.retain(name, 1).ok_or_else(full)?;
+        }
+        // A damaged checkpoint may have strings of which no series is left.
+        self.symbols.forget_all_unused();
+
         // Slots are less than 2^31.
         self.index.insert_all(self.end() as u32);
         self.groups.insert(self.len() as u64);

@@ -152,6 +152,13 @@ impl Symbols {
         self.ids.free(id.0);
     }
 
+    /// Removes all symbols that have no counted use. No symbol may have been removed before.
+    pub(crate) fn forget_all_unused(&mut self) {
+        for id in 0..self.entries.len() as u32 {
+            self.forget_unused(SymbolId(id));
+        }
+    }
+
     /// Frees the memory after the last symbol.
     pub(crate) fn truncate(&mut self) {
         self.entries.truncate(self.ids.end());

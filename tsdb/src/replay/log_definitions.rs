@@ -1,5 +1,7 @@
 //! The definitions of a log: series, metadata, and what its checkpoint has of exemplars.
 
+use std::path::Path;
+
 use varve_model::Labels;
 use varve_model::metadata::Metadata;
 
@@ -10,7 +12,7 @@ use super::series_loader::{CheckpointLoader, SegmentLoader};
 use crate::batch::SeriesRef;
 use crate::error::Result;
 use crate::shard::shard_of;
-use crate::wal::checkpoint::{self, Entry};
+use crate::wal::checkpoint::{self, Entry, Texts};
 use crate::wal::record::{self, DefinedLabel};
 use crate::wal::{Decompressor, SegmentKind, is_closed};
 
@@ -20,10 +22,7 @@ impl LogReplay {
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = file_size(context.fs, &path)?;
-            let mut loader = CheckpointLoader::default();
-            checkpoint::load(context.fs, &path, number, &context.large_frames, |entry| {
-                self.load_entry(entry, &mut loader, context)
-            })?;
+            self.load_checkpoint(&path, number, context)?;
             self.count_read(size, context);
             context.progress.finish_file();
         }
@@ -58,6 +57,29 @@ impl LogReplay {
         self.locations.sort();
         self.stats.n_series += self.locations.len() as u64;
         Ok(())
+    }
+
+    fn load_checkpoint(
+        &mut self,
+        path: &Path,
+        number: u64,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
+        let mut loader = CheckpointLoader::default();
+        let mut texts = match self.only_shard {
+            Some(shard) => Texts::OfHead(context.shards[shard].head_mut().take_strings()),
+            None => Texts::default(),
+        };
+        let large = &context.large_frames;
+        let loaded = checkpoint::load(context.fs, path, number, large, &mut texts, |entry| {
+            self.load_entry(entry, &mut loader, context)
+        });
+        if let Some(shard) = self.only_shard
+            && let Texts::OfHead(strings) = texts
+        {
+            context.shards[shard].head_mut().restore_strings(strings);
+        }
+        loaded
     }
 
     fn load_entry(

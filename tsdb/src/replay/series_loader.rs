@@ -3,12 +3,13 @@
 //!
 //! A series is loaded as words: the id of its list of label names, then the symbols of its label
 //! values. A loader keeps the words of the previous series, so it does not look up labels that the
-//! log marks as repeated. Labels of a checkpoint have indexes, and each label is looked up once.
+//! log marks as repeated. The texts of a checkpoint are added to those of the head as they are read,
+//! each once ([`Texts`](crate::wal::checkpoint::Texts)).
 
 use crate::batch::SeriesRef;
 use crate::error::Result;
 use crate::head::Head;
-use crate::index::{Pair, SymbolId};
+use crate::index::SymbolId;
 use crate::wal::checkpoint::CheckpointSeries;
 use crate::wal::record::{DefinedLabel, Repeats};
 
@@ -18,8 +19,6 @@ pub(super) struct CheckpointLoader {
     last: LastSeries,
     /// Symbol indexes of the previous series of the checkpoint.
     symbol_indexes: Vec<usize>,
-    /// Labels by symbol index in the checkpoint, filled on demand.
-    pairs: Vec<Option<Pair>>,
 }
 
 /// Loads the series of segments, in order.
@@ -38,33 +37,21 @@ struct LastSeries {
 }
 
 impl CheckpointLoader {
-    /// Loads a series and returns its slot.
+    /// Loads a series, whose texts are those of the head, and returns its slot.
     ///
     /// # Errors
-    /// The errors of [`Head::load_symbol`] and [`Head::load`].
+    /// The errors of [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: CheckpointSeries<'_>) -> Result<u32> {
         let symbol_indexes = series.symbol_indexes();
         for (i, &idx) in symbol_indexes.iter().enumerate() {
             if self.symbol_indexes.get(i) != Some(&idx) {
-                let (name, value) = self.pair(head, series, idx)?;
+                let (name, value) = series.pair(idx);
                 self.last.set(i, name, value);
             }
         }
         self.symbol_indexes.clear();
         self.symbol_indexes.extend_from_slice(symbol_indexes);
         self.last.load(head, symbol_indexes.len(), series.series)
-    }
-
-    fn pair(&mut self, head: &mut Head, series: CheckpointSeries<'_>, idx: usize) -> Result<Pair> {
-        if idx >= self.pairs.len() {
-            // At most the number of symbols of the checkpoint.
-            self.pairs.resize(idx + 1, None);
-        }
-        if let Some(known) = self.pairs[idx] {
-            return Ok(known);
-        }
-        let (name, value) = series.symbol(idx);
-        Ok(*self.pairs[idx].insert((head.load_symbol(name)?, head.load_symbol(value)?)))
     }
 }
 

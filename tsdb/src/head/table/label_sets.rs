@@ -108,6 +108,11 @@ impl LabelSets {
         &self.shapes[shape as usize].names
     }
 
+    /// Iterates over the names of all shapes. A name is repeated for each of its shapes.
+    pub(in crate::head) fn names_of_shapes(&self) -> impl Iterator<Item = &SymbolId> {
+        self.shapes.iter().flat_map(|shape| &*shape.names)
+    }
+
     /// Iterates over the names and values of a set in ascending order of names.
     #[inline]
     pub(in crate::head) fn pairs(

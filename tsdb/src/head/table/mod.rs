@@ -199,14 +199,6 @@ impl Table {
         })
     }
 
-    /// Returns the shape of a list of names in ascending order. Adds the shape if it is new.
-    pub(in crate::head) fn shape(&mut self, names: &[SymbolId]) -> Result<u32> {
-        match self.label_sets.find_shape(names) {
-            Some(shape) => Ok(shape),
-            None => self.new_shape(names),
-        }
-    }
-
     /// Adds the shape of a list of names. The shape counts as one use of each name, for any number
     /// of sets.
     fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {

@@ -10,7 +10,7 @@ use varve_model::metadata::Metadata;
 use super::exemplars;
 use super::record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 use super::series::{self, CheckpointSeries};
-use super::symbols::Symbols;
+use super::symbols::{Symbols, Texts};
 use crate::batch::NumberedExemplars;
 use crate::error::Result;
 use crate::wal::compression::Decompressor;
@@ -130,7 +130,8 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
     }))
 }
 
-/// Reads the valid frames of checkpoint `number`.
+/// Reads the valid frames of checkpoint `number`. Adds the texts of its symbols to `texts`, which
+/// nothing else uses meanwhile.
 ///
 /// # Errors
 /// The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame
@@ -140,20 +141,16 @@ pub(crate) fn load(
     path: &Path,
     number: u64,
     large: &LargeFrameLock,
+    texts: &mut Texts,
     mut each: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
     let Opened::Valid(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else {
         return Ok(());
     };
-    let mut loader = Loader::new(number);
-    while let Some(item) = reader.next()? {
-        if let Item::Frame(frame) = item {
-            loader
-                .frame(&frame, &mut each)
-                .ok_or_else(|| frame.unknown_record(path))??;
-        }
-    }
-    Ok(())
+    let mut loader = Loader::new(number, std::mem::take(texts));
+    let loaded = loader.read(&mut reader, path, &mut each);
+    *texts = loader.symbols.into_texts();
+    loaded
 }
 
 /// Decodes the frames of a checkpoint, in order.
@@ -165,13 +162,28 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Creates the loader of checkpoint `number`.
-    pub(crate) fn new(number: u64) -> Self {
+    /// Creates the loader of checkpoint `number`, which adds the texts of its symbols to `texts`.
+    pub(crate) fn new(number: u64, texts: Texts) -> Self {
         Self {
             number,
-            symbols: Symbols::default(),
+            symbols: Symbols::new(texts),
             decompressor: Decompressor::default(),
         }
+    }
+
+    fn read(
+        &mut self,
+        reader: &mut Reader<'_>,
+        path: &Path,
+        each: &mut impl FnMut(Entry<'_>) -> Result<()>,
+    ) -> Result<()> {
+        while let Some(item) = reader.next()? {
+            if let Item::Frame(frame) = item {
+                self.frame(&frame, each)
+                    .ok_or_else(|| frame.unknown_record(path))??;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the number of symbols decoded so far.
@@ -208,7 +220,7 @@ impl Loader {
                 }
                 pass(Entry::NextRef(next_ref));
             }
-            SYMBOLS => self.symbols.add(payload)?,
+            SYMBOLS => return self.symbols.add(payload),
             METADATA => {
                 decode_metadata(payload, |family, metadata| {
                     pass(Entry::Metadata(family.to_owned(), metadata))

@@ -36,6 +36,7 @@ pub(super) use load::Loader;
 pub(crate) use load::{Entry, State, examine, load};
 pub(super) use record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 pub(crate) use series::CheckpointSeries;
+pub(crate) use symbols::Texts;
 pub(crate) use write::CheckpointWriter;
 pub(super) use write::write;
 

@@ -126,14 +126,18 @@ impl<'a> CheckpointSeries<'a> {
         self.symbol_indexes
     }
 
-    /// Returns the label with a symbol index.
-    pub(crate) fn symbol(self, idx: usize) -> (&'a str, &'a str) {
-        (self.symbols.name(idx), self.symbols.value(idx))
+    /// Returns the label with a symbol index, by the ids of its name and value in the texts of the
+    /// checkpoint.
+    pub(crate) fn pair(self, idx: usize) -> Pair {
+        self.symbols.pair(idx)
     }
 
     /// Returns the labels of the series.
     pub(crate) fn labels(self) -> Labels {
-        let symbols = || self.symbol_indexes.iter().map(|&idx| self.symbol(idx));
+        let symbols = || {
+            let indexes = self.symbol_indexes.iter();
+            indexes.map(|&idx| (self.symbols.name(idx), self.symbols.value(idx)))
+        };
         let mut builder =
             LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
         for (name, value) in symbols() {

@@ -11,7 +11,8 @@ use hashbrown::HashMap;
 use varve_codec::varint::{put_u64, take_u64};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::index::Pair;
+use crate::error::{Error, Result};
+use crate::index::{Pair, SymbolId, Symbols as Strings};
 use crate::wal::record::{put_string, take_string};
 
 /// Maximum number of symbols of a checkpoint.
@@ -130,57 +131,115 @@ impl SymbolWriter {
     }
 }
 
+/// The texts of a checkpoint's symbols.
+#[derive(Debug)]
+pub(crate) enum Texts {
+    /// Those of a head, to which all series of the log belong. No text is in memory twice.
+    OfHead(Strings),
+    /// Texts beside the heads: all labels of a series decide which head it belongs to.
+    Own(Vec<Box<str>>),
+}
+
 /// The symbols of the valid frames of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    strings: String,
-    /// Symbols by index.
-    entries: Vec<Entry>,
-    /// Number of the first symbol and index of its entry, for each range without a gap.
+    texts: Texts,
+    /// Names and values by index.
+    labels: Vec<Pair>,
+    /// Number of the first symbol and index of its label, for each range without a gap.
     ranges: Vec<(u64, usize)>,
 }
 
-/// Ranges of `strings`.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    name: (usize, usize),
-    value: (usize, usize),
+impl Texts {
+    /// Adds a text.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if there is no room for more texts.
+    fn push(&mut self, text: &str) -> Result<SymbolId> {
+        let id = match self {
+            Self::OfHead(strings) => strings.find_or_add(text),
+            Self::Own(texts) => {
+                let id = u32::try_from(texts.len()).ok().map(SymbolId);
+                texts.push(text.into());
+                id
+            }
+        };
+        id.ok_or(Error::Limit {
+            what: varve_context::Limit::Other("label names and values of a WAL checkpoint"),
+            used: 1 << 32,
+            limit: u64::from(u32::MAX),
+        })
+    }
+
+    fn get(&self, id: SymbolId) -> &str {
+        match self {
+            Self::OfHead(strings) => strings.resolve(id),
+            Self::Own(texts) => &texts[id.0 as usize],
+        }
+    }
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
 }
 
 impl Symbols {
+    /// Creates an empty table that adds its texts to `texts`.
+    pub(super) fn new(texts: Texts) -> Self {
+        Self {
+            texts,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the texts.
+    pub(super) fn into_texts(self) -> Texts {
+        self.texts
+    }
+
     /// Appends the symbols of a frame. Returns `None` if the frame does not decode.
-    pub(super) fn add(&mut self, mut src: &[u8]) -> Option<()> {
+    ///
+    /// # Errors
+    /// The errors of [`Texts::push`].
+    pub(super) fn add(&mut self, mut src: &[u8]) -> Option<Result<()>> {
         let src = &mut src;
         let first = take_u64(src)?;
         let n = take_u64(src)?;
         let expected = self
             .ranges
             .last()
-            .map_or(0, |&(number, at)| number + (self.entries.len() - at) as u64);
+            .map_or(0, |&(number, at)| number + (self.labels.len() - at) as u64);
         if first < expected || first.checked_add(n)? > SYMBOLS_MAX {
             return None;
         }
         if self.ranges.is_empty() || first != expected {
-            self.ranges.push((first, self.entries.len()));
+            self.ranges.push((first, self.labels.len()));
         }
         let mut names = Vec::new();
         for _ in 0..n {
             let name = match take_u64(src)? {
-                0 => {
-                    names.push(self.push(take_string(src)?));
-                    *names.last()?
-                }
+                0 => match self.texts.push(take_string(src)?) {
+                    Ok(name) => {
+                        names.push(name);
+                        name
+                    }
+                    Err(full) => return Some(Err(full)),
+                },
                 known => *names.get(usize::try_from(known).ok()? - 1)?,
             };
-            let value = self.push(take_string(src)?);
-            self.entries.push(Entry { name, value });
+            match self.texts.push(take_string(src)?) {
+                Ok(value) => self.labels.push((name, value)),
+                Err(full) => return Some(Err(full)),
+            }
         }
-        src.is_empty().then_some(())
+        src.is_empty().then_some(Ok(()))
     }
 
     /// Returns the number of symbols.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.labels.len()
     }
 
     /// Returns the index of symbol `number`, or `None` if its frame is lost.
@@ -192,33 +251,31 @@ impl Symbols {
             _ => *self.ranges[..self.ranges.partition_point(|s| s.0 <= number)].last()?,
         };
         let idx = at.checked_add(usize::try_from(number.checked_sub(first)?).ok()?)?;
-        (idx < self.entries.len()).then_some(idx)
+        (idx < self.labels.len()).then_some(idx)
+    }
+
+    /// Returns the ids of the name and the value of a symbol in its texts.
+    #[inline]
+    pub(super) fn pair(&self, idx: usize) -> Pair {
+        self.labels[idx]
     }
 
     /// Returns the name of a symbol.
     #[inline]
     pub(super) fn name(&self, idx: usize) -> &str {
-        let (start, end) = self.entries[idx].name;
-        &self.strings[start..end]
+        self.texts.get(self.labels[idx].0)
     }
 
     /// Returns the value of a symbol.
     #[inline]
     pub(super) fn value(&self, idx: usize) -> &str {
-        let (start, end) = self.entries[idx].value;
-        &self.strings[start..end]
+        self.texts.get(self.labels[idx].1)
     }
 
     /// Returns `true` if two symbols share a stored name. May return `false` for equal names that
     /// are stored twice.
     #[inline]
     pub(super) fn has_name_of(&self, idx: usize, other: usize) -> bool {
-        self.entries[idx].name == self.entries[other].name
-    }
-
-    fn push(&mut self, string: &str) -> (usize, usize) {
-        let start = self.strings.len();
-        self.strings.push_str(string);
-        (start, self.strings.len())
+        self.labels[idx].0 == self.labels[other].0
     }
 }

@@ -79,7 +79,9 @@ struct Loaded {
 
 fn load_all(path: &Path, number: u64) -> Result<Loaded> {
     let mut loaded = Loaded::default();
-    load(&RealFs, path, number, &LargeFrameLock::default(), |entry| {
+    let mut texts = Texts::default();
+    let large = LargeFrameLock::default();
+    load(&RealFs, path, number, &large, &mut texts, |entry| {
         match entry {
             Entry::Series(found) => {
                 loaded

@@ -8,7 +8,7 @@ use varve_model::start_timestamps::Order;
 use varve_model::{Exemplar, Labels, Sample};
 
 use crate::batch::SeriesRef;
-use crate::wal::checkpoint::{self, Entry, Loader};
+use crate::wal::checkpoint::{self, Entry, Loader, Texts};
 use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::reader::Frame;
@@ -116,7 +116,7 @@ pub(super) struct Decoder {
 impl Decoder {
     /// Creates the decoder of a file.
     pub(super) fn new(kind: SegmentKind, number: u64) -> Self {
-        let loader = Loader::new(number);
+        let loader = Loader::new(number, Texts::default());
         let decompressor = Decompressor::default();
         Self {
             kind,
