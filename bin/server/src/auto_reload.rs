@@ -55,10 +55,11 @@ fn check(reloader: &Reloader, path: &Path, seen: &FileState) -> FileState {
         config,
         rules: rules::hash_files(&in_force.rule_files),
     };
-    // A file that is valid again is reloaded although it is in force: the failure is over.
-    let is_settled =
+    // After a failed reload, a valid file is reloaded even if it is in force: this clears the
+    // failure.
+    let is_unchanged =
         found.config.as_ref().ok() == Some(&*in_force) && reloader.config.status().is_success;
-    let is_other_config = !is_settled && seen.config != found.config;
+    let is_other_config = !is_unchanged && seen.config != found.config;
     if !is_other_config && seen.rules == found.rules {
         return found;
     }

@@ -1,4 +1,4 @@
-//! Why a new series is not created, as a reason of its sender or rule.
+//! Rejection reasons of new series that a limit denies, for senders and for rules.
 
 use varve_model::RejectionReason;
 

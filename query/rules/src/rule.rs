@@ -207,8 +207,8 @@ impl Rule {
         alert.into_iter().chain(labels).collect()
     }
 
-    /// Returns about the bytes of [`Rule::status`], with the texts that it shares with the rule: it
-    /// keeps them while the rule goes on.
+    /// Returns about the bytes of [`Rule::status`]. Includes the texts that it shares with the rule,
+    /// because it keeps them alive.
     #[must_use]
     pub fn status_size(&self) -> usize {
         let state = self.state.lock();

@@ -3,7 +3,7 @@
 //! Each name costs a table of values in every shard that has it, so limits on label names look here
 //! before a series is created.
 //!
-//! Invariant: a name is in the table as often as heads have a series with it.
+//! Invariant: the count of a name is the number of heads that have a series with it.
 //!
 //! Threads: a shard takes the lock under the lock of its head, and only when the first series with a
 //! name arrives there or the last one leaves. The number of names is read without a lock.

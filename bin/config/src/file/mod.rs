@@ -142,12 +142,12 @@ impl Default for ExemplarsConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TsdbConfig {
-    /// How much older than the newest sample of the store an in-order sample may be. Default 3h;
-    /// from 1m to 365d.
+    /// Maximum age of an in-order sample, counted back from the newest sample of the store or the
+    /// clock, whichever is earlier. Default 3h; from 1m to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub in_order_max_age: Duration,
-    /// How much older than the newest sample of the store an out-of-order sample may be. Default
-    /// 30m; 0s is none, as in Prometheus; up to 365d.
+    /// Maximum age of an out-of-order sample, counted back from the same time. Default 30m; 0s is
+    /// none, as in Prometheus; up to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub out_of_order_time_window: Duration,
     /// How far ahead of the clock a sample may be. Default 10m; up to 365d.

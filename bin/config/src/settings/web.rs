@@ -29,7 +29,7 @@ pub struct WebSettings {
     /// Maximum number of open connections.
     pub connections_max: usize,
     /// Maximum bytes that a connection may receive before a handler takes them: the heads of
-    /// requests, and the starts of their bodies. No budget has them.
+    /// requests, and the starts of their bodies. No memory budget counts them.
     pub receive_size_max: usize,
     /// Limits of a response.
     pub response: ResponseLimits,
@@ -108,10 +108,10 @@ pub(super) fn web(
     }
 }
 
-/// All connections receive at most one in this many bytes of the memory ahead of handlers, if that is
-/// not less than their minimum.
+/// All connections together may buffer one in this many bytes of the memory, but each at least
+/// [`RECEIVE_SIZE_MIN`].
 const RECEIVE_SHARE: usize = 8;
-/// A URL of 64 KiB with headers.
+/// Minimum bytes that a connection may buffer: a URL of 64 KiB and headers.
 const RECEIVE_SIZE_MIN: usize = 96 << 10;
 
 /// Returns the maximum number of connections: at most half of the files that the process may open,

@@ -54,8 +54,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Charges `size` bytes that the job keeps until its response is written. To be called before
-    /// they are allocated.
+    /// Charges `size` bytes that the job keeps until its response is written. Call it before
+    /// allocating them.
     ///
     /// # Errors
     /// If memory is short, or the request must end.

@@ -82,7 +82,7 @@ pub(crate) async fn rules(
     run(&state, &record, RequestClass::Metadata, None, job).await
 }
 
-/// Bytes of a rule of a response besides its status: its place in two lists.
+/// Estimated bytes of a rule in the response, without its status.
 const RULE_SIZE: usize = 1 << 10;
 
 /// Returns the status of a rule, charged until the response is written.
