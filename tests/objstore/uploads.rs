@@ -192,11 +192,11 @@ fn a_server_does_not_start_without_external_labels_or_with_an_unknown_bucket() {
         "uploads (--objstore.config-file) need global.external_labels",
     );
     for (text, expect) in [
+        ("type: GCS\nconfig: {use_grpc: false}", "bucket is missing"),
         (
-            "type: GCS",
-            "type GCS is not supported; use type S3 with endpoint storage.googleapis.com",
+            "type: AZURE",
+            "type AZURE is not supported; use S3, GCS or FILESYSTEM",
         ),
-        ("type: AZURE", "type AZURE is not supported"),
         (
             "type: S3\nconfig: {bucket: b, endpoint: e, access_key: a}",
             "access_key and secret_key must be set together",
