@@ -37,7 +37,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(20);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Status of a range that begins at the end of an object, or later.
 pub(crate) const BEHIND_THE_END: u16 = 416;
-/// Maximum number of parts of an object: that of S3 and of Google Cloud Storage. Azure allows more.
+/// Maximum number of parts of an object: that of S3 and of Google Cloud Storage.
 const PARTS_MAX: u64 = 10_000;
 
 /// The server of a bucket.

@@ -81,6 +81,7 @@ fn rule_message(
     charge: &mut Charge,
 ) -> Result<RuleMessage> {
     let definition = &rule.definition;
+    charge.grow(rule.status_size())?;
     let status = rule.status();
     charge.grow(size_of_message(rule, &status, external))?;
     let last = status.last();
@@ -131,7 +132,7 @@ fn rule_message(
     Ok(RuleMessage { rule: Some(rule) })
 }
 
-/// Returns the maximum memory of the message and of the status of a rule.
+/// Returns the maximum memory of the message of a rule.
 fn size_of_message(rule: &Rule, status: &RuleStatus, external: &ExternalLabels) -> usize {
     let definition = &rule.definition;
     let of_alerts: usize = status
@@ -141,18 +142,17 @@ fn size_of_message(rule: &Rule, status: &RuleStatus, external: &ExternalLabels) 
             ALERT_MEMORY + size_of_labels(&alert.labels) + size_of_texts(&alert.annotations)
         })
         .sum();
-    let of_errors: usize = status
-        .evaluations
-        .iter()
-        .map(|evaluation| evaluation.error.as_ref().map_or(0, String::len))
-        .sum();
+    let of_error = status
+        .last()
+        .and_then(|last| last.error.as_ref())
+        .map_or(0, String::len);
     let of_annotations = match &definition.kind {
         RuleKind::Recording => 0,
         RuleKind::Alerting(alerting) => size_of_texts(&alerting.annotations),
     };
     // The last error is copied. The labels are, before the external ones are added.
     of_alerts
-        + 2 * of_errors
+        + 2 * of_error
         + of_annotations
         + 2 * (size_of_texts(&definition.labels) + size_of_texts(external))
         + definition.name.len()

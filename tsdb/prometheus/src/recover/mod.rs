@@ -106,12 +106,12 @@ pub fn count(
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
-    let nowhere: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
+    let read_only: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
     let files = Files {
         fs,
         source,
         out: scratch,
-        blocks_fs: &nowhere,
+        blocks_fs: &read_only,
     };
     let target = Target::Prometheus;
     let ((), report) = replay_and_write(&files, target, options, progress, output::write_blocks)?;
