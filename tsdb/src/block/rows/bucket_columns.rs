@@ -1,7 +1,5 @@
 //! The mapping of histogram buckets to the columns of a run.
 
-use std::collections::BTreeSet;
-
 use varve_model::histogram::BucketSpan;
 
 use crate::chunk::histogram::Layout;
@@ -10,18 +8,24 @@ use crate::chunk::histogram::Layout;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BucketColumns {
     /// `None` for a single layout, whose buckets are the columns.
-    indexes: Option<Indexes>,
+    ranges: Option<Vec<IndexRange>>,
     n_columns: usize,
 }
 
-/// Bucket indexes in the order of their columns: sign (`false` for positive buckets), and index.
-type Indexes = BTreeSet<(bool, i32)>;
+/// Consecutive bucket indexes of one sign, at least one. A list of them is in the order of the
+/// columns: positive buckets first, and by index. No two of a list overlap or touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct IndexRange {
+    is_negative: bool,
+    start: i32,
+    end: i32,
+}
 
 impl BucketColumns {
     /// Creates the columns of one layout. Its spans are not checked.
     pub(crate) fn new(layout: &Layout) -> Self {
         Self {
-            indexes: None,
+            ranges: None,
             n_columns: layout.n_buckets(),
         }
     }
@@ -29,11 +33,14 @@ impl BucketColumns {
     /// Returns these columns and the columns of `layout`. `first` is the argument of [`Self::new`].
     /// Returns `None` if the bucket indexes of either layout do not ascend.
     pub(crate) fn with(&self, first: &Layout, layout: &Layout) -> Option<Self> {
-        let mut indexes = self.indexes.clone().or_else(|| indexes_of(first))?;
-        indexes.append(&mut indexes_of(layout)?);
+        let added = ranges_of(layout)?;
+        let ranges = match &self.ranges {
+            Some(ranges) => union(ranges, &added),
+            None => union(&ranges_of(first)?, &added),
+        };
         Some(Self {
-            n_columns: indexes.len(),
-            indexes: Some(indexes),
+            n_columns: ranges.iter().map(|range| range.len()).sum(),
+            ranges: Some(ranges),
         })
     }
 
@@ -45,53 +52,93 @@ impl BucketColumns {
     /// Returns the column of each bucket of `layout`, which must have been added by `new` or
     /// `with`.
     pub(crate) fn columns_of(&self, layout: &Layout) -> Vec<usize> {
-        match self.indexes.as_ref().zip(indexes_of(layout)) {
-            Some((all, own)) => (0..)
-                .zip(all)
-                .filter(|(_, index)| own.contains(index))
-                .map(|(i, _)| i)
-                .collect(),
+        let Some((all, own)) = self.ranges.as_ref().zip(ranges_of(layout)) else {
             // Fast path: one layout.
-            None => (0..self.n_columns).collect(),
+            return (0..self.n_columns).collect();
+        };
+        let mut columns = Vec::with_capacity(layout.n_buckets());
+        let mut own = own.into_iter().peekable();
+        let mut first_column = 0;
+        for range in all {
+            while let Some(part) = own.next_if(|part| range.contains(part)) {
+                let start = first_column + part.start.abs_diff(range.start) as usize;
+                columns.extend(start..start + part.len());
+            }
+            first_column += range.len();
         }
+        columns
+    }
+}
+
+impl IndexRange {
+    fn len(&self) -> usize {
+        self.end.abs_diff(self.start) as usize
+    }
+
+    fn contains(&self, other: &Self) -> bool {
+        self.is_negative == other.is_negative && self.start <= other.start && other.end <= self.end
+    }
+}
+
+/// Returns the ranges of bucket indexes that are in either list.
+fn union(a: &[IndexRange], b: &[IndexRange]) -> Vec<IndexRange> {
+    let mut ranges = [a, b].concat();
+    // Merges two sorted lists in linear time.
+    ranges.sort();
+    let mut merged: Vec<IndexRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        append(range, &mut merged);
+    }
+    merged
+}
+
+/// Appends a range that does not start before the last one.
+fn append(range: IndexRange, ranges: &mut Vec<IndexRange>) {
+    match ranges.last_mut() {
+        Some(last) if last.is_negative == range.is_negative && range.start <= last.end => {
+            last.end = last.end.max(range.end);
+        }
+        _ => ranges.push(range),
     }
 }
 
 /// Returns the bucket indexes of a layout if they ascend for each sign and match the number of
 /// buckets.
-fn indexes_of(layout: &Layout) -> Option<Indexes> {
-    let mut indexes = Indexes::new();
-    insert_indexes(
+fn ranges_of(layout: &Layout) -> Option<Vec<IndexRange>> {
+    let mut ranges = Vec::new();
+    append_side(
         false,
         &layout.positive_spans,
         layout.n_positive,
-        &mut indexes,
+        &mut ranges,
     )?;
-    insert_indexes(
-        true,
-        &layout.negative_spans,
-        layout.n_negative,
-        &mut indexes,
-    )?;
-    Some(indexes)
+    append_side(true, &layout.negative_spans, layout.n_negative, &mut ranges)?;
+    Some(ranges)
 }
 
-fn insert_indexes(
+fn append_side(
     is_negative: bool,
     spans: &[BucketSpan],
     n_buckets: usize,
-    indexes: &mut Indexes,
+    ranges: &mut Vec<IndexRange>,
 ) -> Option<()> {
     let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     if n_spanned != n_buckets as u64 || spans.iter().skip(1).any(|span| span.offset < 0) {
         return None;
     }
-    let mut next = 0_i32;
+    let mut end = 0_i32;
     for span in spans {
-        next = next.checked_add(span.offset)?;
-        for _ in 0..span.length {
-            indexes.insert((is_negative, next));
-            next = next.checked_add(1)?;
+        let start = end.checked_add(span.offset)?;
+        end = start.checked_add_unsigned(span.length)?;
+        if start < end {
+            append(
+                IndexRange {
+                    is_negative,
+                    start,
+                    end,
+                },
+                ranges,
+            );
         }
     }
     Some(())
