@@ -241,7 +241,7 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
             written.rejections.to_string(),
             format!(
                 "invalid native histogram: 1 histogram, e.g. series {{__name__=\"up\", job=\"x\"}} at 1700000000002: \
-             histogram spans specify different number of buckets than provided; \
+             spans need 0 buckets, have 1 buckets: histogram spans specify different number of buckets than provided; \
              missing metric name (__name__ label): 1 series with 1 sample, e.g. series {{job=\"z\"}}; \
              {reason}: 1 sample, e.g. series {{__name__=\"up\", job=\"x\"}} at 1700000000001"
             )

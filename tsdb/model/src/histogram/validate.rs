@@ -12,14 +12,26 @@ use super::native_histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, Hist
 pub enum InvalidHistogram {
     /// The count is less than the sum of all buckets.
     #[error(
-        "histogram's observation count should be at least the number of observations found in the buckets"
+        "{found} observations found in buckets, but the Count field is {count}: \
+         histogram's observation count should be at least the number of observations found in the buckets"
     )]
-    CountNotBigEnough,
+    CountNotBigEnough {
+        /// The sum of all buckets.
+        found: u64,
+        /// The count.
+        count: u64,
+    },
     /// The count is not the sum of all buckets.
     #[error(
-        "histogram's observation count should equal the number of observations found in the buckets (in absence of NaN)"
+        "{found} observations found in buckets, but the Count field is {count}: \
+         histogram's observation count should equal the number of observations found in the buckets (in absence of NaN)"
     )]
-    CountMismatch,
+    CountMismatch {
+        /// The sum of all buckets.
+        found: u64,
+        /// The count.
+        count: u64,
+    },
     /// The count is negative.
     #[error("histogram's observation count is negative")]
     NegativeCount,
@@ -36,8 +48,16 @@ pub enum InvalidHistogram {
     #[error("histogram has a zero threshold that is negative or not finite: {0}")]
     ZeroThreshold(f64),
     /// The spans have more or fewer buckets than there are counts.
-    #[error("histogram spans specify different number of buckets than provided")]
-    SpansBucketsMismatch,
+    #[error(
+        "spans need {spanned} buckets, have {n_buckets} buckets: histogram spans specify different \
+         number of buckets than provided"
+    )]
+    SpansBucketsMismatch {
+        /// Number of buckets of the spans.
+        spanned: u64,
+        /// Number of counts.
+        n_buckets: u64,
+    },
     /// There are fewer custom bounds than buckets need.
     #[error("histogram custom bounds are too few")]
     CustomBoundsTooFew,
@@ -109,7 +129,7 @@ impl Histogram {
             let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
             require(fits, Invalid::SpanIndexOutOfRange)?;
         }
-        require(n_spanned == n_buckets as u64, Invalid::SpansBucketsMismatch)
+        check_n_buckets(n_spanned, n_buckets)
     }
 }
 
@@ -133,10 +153,7 @@ fn check_custom(histogram: &Histogram, n_positive: usize, n_negative: usize) -> 
         Invalid::SpanNegativeOffset,
     )?;
     let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    require(
-        n_spanned == n_positive as u64,
-        Invalid::SpansBucketsMismatch,
-    )?;
+    check_n_buckets(n_spanned, n_positive)?;
     let end = spans.iter().fold(n_spanned, |end, span| {
         end + u64::from(span.offset.unsigned_abs())
     });
@@ -205,18 +222,27 @@ fn check_counts(histogram: &Histogram) -> Checked {
             negative,
         } => {
             require(!any_negative(positive), Invalid::NegativeBucketCount)?;
-            let n_found = positive
+            let count = *count;
+            let found = positive
                 .iter()
                 .chain(negative)
                 .fold(*zero_count, |sum, count| sum.wrapping_add(*count));
             // Observations of NaN are counted, but are in no bucket.
             if histogram.sum.is_nan() {
-                require(n_found <= *count, Invalid::CountNotBigEnough)
+                require(found <= count, Invalid::CountNotBigEnough { found, count })
             } else {
-                require(n_found == *count, Invalid::CountMismatch)
+                require(found == count, Invalid::CountMismatch { found, count })
             }
         }
     }
+}
+
+fn check_n_buckets(spanned: u64, n_buckets: usize) -> Checked {
+    let n_buckets = n_buckets as u64;
+    require(
+        spanned == n_buckets,
+        InvalidHistogram::SpansBucketsMismatch { spanned, n_buckets },
+    )
 }
 
 fn require(holds: bool, otherwise: InvalidHistogram) -> Checked {
@@ -296,7 +322,10 @@ mod tests {
                 Invalid::Schema(schema.into())
             );
         }
-        assert_eq!(refused(whole(&[1, 2], 3), 3), Invalid::SpansBucketsMismatch);
+        assert_eq!(
+            refused(whole(&[1, 2], 3), 3).to_string(),
+            "spans need 3 buckets, have 2 buckets: histogram spans specify different number of buckets than provided"
+        );
         assert_eq!(
             refused(whole(&[1, 1 << 63], 2), 3),
             Invalid::NegativeBucketCount
@@ -423,9 +452,15 @@ mod tests {
                 ..Histogram::default()
             }
         };
-        assert_eq!(refused(counted(4, 1.0), 3), Invalid::CountMismatch);
+        assert_eq!(
+            refused(counted(4, 1.0), 3),
+            Invalid::CountMismatch { found: 3, count: 4 }
+        );
         assert!(check(counted(4, f64::NAN), 3).is_ok());
-        assert_eq!(refused(counted(2, f64::NAN), 3), Invalid::CountNotBigEnough);
+        assert_eq!(
+            refused(counted(2, f64::NAN), 3),
+            Invalid::CountNotBigEnough { found: 3, count: 2 }
+        );
         assert_eq!(refused(float(-1.0, &[1.0]), 3), Invalid::NegativeCount);
         assert_eq!(
             refused(float(1.0, &[1.0, -0.5]), 3),

@@ -162,7 +162,10 @@ mod tests {
         );
         assert_eq!(
             check(whole(&[1], 2), 9).unwrap_err(),
-            InvalidHistogram::SpansBucketsMismatch
+            InvalidHistogram::SpansBucketsMismatch {
+                spanned: 2,
+                n_buckets: 1
+            }
         );
     }
 }
