@@ -3,13 +3,18 @@
 use std::thread;
 use std::time::Duration;
 
+use prost::Message;
+
+use crate::harness::messages::thanos::{Matcher, SeriesRequest};
 use crate::harness::{
-    ConfigFile, MemoryGroup, RawConnection, Server, WriteRequest, now_ms, series, wait_until,
+    ConfigFile, Http2, MemoryGroup, RawConnection, Server, WriteRequest, frame, now_ms, series,
+    wait_until,
 };
 
 const LIMIT: u64 = 384 << 20;
 const CLIENTS: usize = 400;
 const N_ALERTS: usize = 3_000;
+const SERIES: &str = "/thanos.Store/Series";
 
 /// Asks many times and reads nothing.
 fn ask(server: &Server, path: &str) -> Vec<RawConnection> {
@@ -109,4 +114,54 @@ fn heads_without_an_end_leave_most_of_the_memory() {
     );
     let growth = server.process().resident_size_max().saturating_sub(before);
     assert!(growth < 80 << 20, "{growth} bytes");
+}
+
+/// Each response that waits for its client keeps a thread, and the allocator keeps some of what a
+/// thread has freed: 500 calls and remote reads that nobody reads took 300 MB beside the budgets.
+#[test]
+fn few_responses_wait_for_slow_clients() {
+    let Some(group) = MemoryGroup::make(LIMIT) else {
+        return;
+    };
+    let mut server = Server::start_in(&group, &["--web.write-stall-timeout=2m"]);
+    super::ingest(&server, super::SERIES);
+    let request = SeriesRequest {
+        min_time: i64::MIN + 1,
+        max_time: i64::MAX,
+        matchers: vec![Matcher {
+            name: "__name__".to_owned(),
+            value: "load".to_owned(),
+            ..Matcher::default()
+        }],
+        ..SeriesRequest::default()
+    };
+    let body = frame(false, &request.encode_to_vec());
+    let headers = [("content-type", "application/grpc"), ("te", "trailers")];
+    let mut clients = Vec::new();
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        let client = Http2::connect(server.http().address());
+        sent.extend((0..125).map(|_| client.send("POST", SERIES, &headers, &body)));
+        clients.push(client);
+    }
+    let mut n_waiting_max = 0.0_f64;
+    for _ in 0..50 {
+        thread::sleep(Duration::from_millis(100));
+        assert!(
+            server.is_running() && group.n_killed() == 0,
+            "the kernel has killed it"
+        );
+        n_waiting_max = n_waiting_max.max(server.metric("varve_http_responses_waiting"));
+    }
+    let count = server.http().query(
+        "/api/v1/query",
+        &[("query", "count(load)"), ("time", "1700000045")],
+    );
+    assert_eq!(count.data()["result"][0]["value"][1], "100000");
+    // An eighth of the memory.
+    assert!((1.0..=60.0).contains(&n_waiting_max), "{n_waiting_max}");
+    drop((clients, sent));
+    wait_until("all memory to be given back", || {
+        super::held(&server) == 0.0
+    });
 }

@@ -33,6 +33,8 @@ pub struct WebSettings {
     pub receive_size_max: usize,
     /// Limits of a response.
     pub response: ResponseLimits,
+    /// Maximum number of responses that wait for slow clients.
+    pub slow_clients_max: usize,
     /// Whether the administrative endpoints are enabled.
     pub is_admin_enabled: bool,
     /// Whether /-/reload and /-/quit are enabled.
@@ -98,6 +100,7 @@ pub(super) fn web(
             size_max: or_default(args.max_response_size, || usize::MAX),
             stall_timeout: args.write_stall_timeout,
         },
+        slow_clients_max: (memory / SLOW_CLIENTS_SHARE / SLOW_CLIENT_SIZE).max(SLOW_CLIENTS_MIN),
         is_admin_enabled: args.enable_admin_api,
         is_lifecycle_enabled: args.enable_lifecycle,
         allowed_hosts: args.allowed_hosts.clone(),
@@ -113,6 +116,14 @@ pub(super) fn web(
 const RECEIVE_SHARE: usize = 8;
 /// Minimum bytes that a connection may buffer: a URL of 64 KiB and headers.
 const RECEIVE_SIZE_MIN: usize = 96 << 10;
+
+/// All responses that wait for slow clients may keep one in this many bytes of the memory.
+const SLOW_CLIENTS_SHARE: usize = 8;
+/// What a response that waits keeps in addition to what is charged: a thread, and what the
+/// allocator retains for it.
+const SLOW_CLIENT_SIZE: usize = 1 << 20;
+/// Minimum of the maximum number of responses that wait for slow clients.
+const SLOW_CLIENTS_MIN: usize = 8;
 
 /// Returns the maximum number of connections: at most half of the files that the process may open,
 /// with a warning. The store needs the other half, for blocks and WAL segments: a write fails if it

@@ -232,19 +232,17 @@ async fn read<M: Message + Default + 'static>(
     let body = request_body::read(request.into_body(), limits, &mut charge)
         .await
         .map_err(ApiError::from)?;
-    let decoded = tokio::task::spawn_blocking(move || -> Result<(M, Charge), Status> {
+    let decoded = request_body::decode(move || -> Result<(M, Charge), Status> {
         let mut buffer = Vec::new();
         let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge, &mut buffer)?;
         charge
-            .grow(message.len() * BYTES_PER_BYTE)
+            .grow_without_waiting(message.len() * BYTES_PER_BYTE)
             .map_err(ApiError::from)?;
         let decoded = M::decode(message)
             .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok((decoded, charge))
     });
-    decoded
-        .await
-        .map_err(|error| Status::new(Code::Internal, error.to_string()))?
+    decoded.await?
 }
 
 /// Parses `grpc-timeout`: up to eight digits and a unit.

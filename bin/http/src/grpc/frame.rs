@@ -81,7 +81,7 @@ fn decompress<'a>(
         Coding::Snappy => {
             let size = snappy_frames::declared_size(message)?;
             check_size(size, size_max)?;
-            charge.grow(size)?;
+            charge.grow_without_waiting(size)?;
             // The buffer keeps its length, so that it is zeroed only once.
             buffer.resize(size.max(buffer.len()), 0);
             snappy_frames::decompress(message, &mut buffer[..size])?;
@@ -95,7 +95,7 @@ fn decompress<'a>(
     };
     buffer.clear();
     loop {
-        charge.grow(STEP)?;
+        charge.grow_without_waiting(STEP)?;
         let n = (&mut reader).take(STEP as u64).read_to_end(buffer)?;
         check_size(buffer.len(), size_max)?;
         if n < STEP {

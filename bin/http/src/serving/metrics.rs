@@ -20,6 +20,8 @@ pub struct HttpMetrics {
     grpc_requests: IntCounterVec,
     /// Responses that were truncated.
     pub responses_truncated: IntCounter,
+    /// Responses that wait for slow clients.
+    pub responses_waiting: IntGauge,
     /// Requests that panicked.
     pub panics: IntCounter,
     /// Open connections.
@@ -83,6 +85,7 @@ impl HttpMetrics {
                 .histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
             grpc_requests: registrar.counters("varve_grpc_requests_total")?,
             responses_truncated: registrar.counter("varve_http_responses_truncated_total")?,
+            responses_waiting: registrar.gauge("varve_http_responses_waiting")?,
             panics: registrar.counter("varve_http_panics_total")?,
             connections: registrar.gauge("varve_http_connections")?,
             connections_evicted: registrar.counter("varve_http_connections_evicted_total")?,

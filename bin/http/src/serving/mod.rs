@@ -21,4 +21,5 @@ pub(crate) mod route_prefix;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod singleflight;
+pub(crate) mod slow_clients;
 pub(crate) mod state;

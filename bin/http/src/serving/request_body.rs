@@ -6,6 +6,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use varve_config::settings::ServerSettings;
 use varve_context::{Charge, Limit};
@@ -251,19 +252,37 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
         (form, charge) = match coding {
             BodyCoding::Identity if body.len() <= FORM_INLINE_MAX => parse_form(&body, charge)?,
             _ => {
-                let parsing = tokio::task::spawn_blocking(move || match coding {
+                decode(move || match coding {
                     BodyCoding::Identity => parse_form(&body, charge),
                     BodyCoding::Compressed(coding) => {
                         parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge)
                     }
-                });
-                parsing.await.map_err(ApiError::internal)??
+                })
+                .await??
             }
         };
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
     record.note_parameters(form.shown(), charge);
     Ok(form)
+}
+
+/// Maximum number of bodies that are decoded at the same time before their requests are admitted.
+/// Each takes a thread, and the allocator keeps some of what a thread has freed.
+const DECODED_MAX: usize = 4;
+static DECODING: Semaphore = Semaphore::const_new(DECODED_MAX);
+
+/// Decodes the body of a request that is not admitted yet, on a blocking thread. `decode` must not
+/// wait, because the next request may wait for it.
+///
+/// # Errors
+/// 500 if `decode` panics.
+pub(crate) async fn decode<T: Send + 'static>(
+    decode: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let _permit = DECODING.acquire().await;
+    let decoding = tokio::task::spawn_blocking(decode);
+    decoding.await.map_err(ApiError::internal)
 }
 
 /// Parses a form whose bytes are charged already. Returns the charge of its parameters.

@@ -18,6 +18,7 @@
 //! 4. When the client's side is dropped, the request is interrupted. A coalesced request is
 //!    interrupted with its last client.
 //! 5. No response is longer than `--web.max-response-size`.
+//! 6. If too many writers wait for slow clients, those that have waited for the longest time end.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use varve_tsdb::ReadContext;
 use super::gate::Permit;
 use super::output::{Chunk, Output, charged};
 use super::singleflight::Computation;
+use super::slow_clients::SlowClients;
 use crate::error::{ApiError, ErrorKind, Result};
 
 /// Size of the chunks of a streamed response, in bytes.
@@ -41,7 +43,7 @@ const CHUNKS_QUEUED_MAX: usize = 2;
 /// Maximum bytes that may be written between two steps without uncharged growth of the buffer.
 const STEP_ROOM: usize = 4 << 10;
 /// Interval at which a writer that waits for the client checks the context of its request.
-const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
+pub(super) const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Time spent waiting for the client after which a writer releases its permit: a slow client does not
 /// block other requests. A client that keeps up keeps the permit of a job that reads the store while
@@ -66,6 +68,7 @@ pub(crate) struct ResponseWriter {
     permit: Option<Permit>,
     /// Time spent waiting for the client since the permit was acquired.
     waited: Duration,
+    slow_clients: Arc<SlowClients>,
 }
 
 /// The progress of a response.
@@ -81,7 +84,11 @@ enum Stage {
 impl ResponseWriter {
     /// Starts the response of a computation. If the writer is dropped before the first byte is sent,
     /// the computation ends in the error of a server that is stopping.
-    pub(crate) fn new(computation: &Arc<Computation>, limits: ResponseLimits) -> Self {
+    pub(crate) fn new(
+        computation: &Arc<Computation>,
+        limits: ResponseLimits,
+        slow_clients: Arc<SlowClients>,
+    ) -> Self {
         let ctx = computation.ctx().clone();
         Self {
             buffer: Vec::new(),
@@ -93,6 +100,7 @@ impl ResponseWriter {
             computation: Arc::downgrade(computation),
             permit: None,
             waited: Duration::ZERO,
+            slow_clients,
         }
     }
 
@@ -309,6 +317,7 @@ impl ResponseWriter {
             return Err(self.interrupt_as_disconnected());
         };
         let started = Instant::now();
+        let mut slow = None;
         loop {
             let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };
             match Handle::current().block_on(room) {
@@ -322,12 +331,20 @@ impl ResponseWriter {
                 }
                 Err(_elapsed) => self.ctx.check()?,
             }
-            if self.waited + started.elapsed() >= RELEASE_AFTER
-                && let Some(permit) = &mut self.permit
-            {
+            if self.waited + started.elapsed() < RELEASE_AFTER {
+                continue;
+            }
+            if let Some(permit) = &mut self.permit {
                 permit.release();
             }
+            if slow
+                .get_or_insert_with(|| self.slow_clients.add())
+                .must_end()
+            {
+                return Err(self.interrupt_as_one_of_too_many());
+            }
         }
+        drop(slow);
         self.waited += started.elapsed();
         match &mut self.permit {
             Some(permit) if permit.is_released() => {
@@ -349,6 +366,18 @@ impl ResponseWriter {
         self.ctx.interrupt(Interrupt::Canceled);
         let text = "the client took too long to read, see --web.write-stall-timeout";
         ApiError::new(ErrorKind::Canceled, text).with_limit("--web.write-stall-timeout")
+    }
+
+    /// Interrupts the request, and returns the error for a client that reads too slowly while too
+    /// many others do.
+    fn interrupt_as_one_of_too_many(&self) -> ApiError {
+        self.ctx.interrupt(Interrupt::Canceled);
+        let text = format!(
+            "more than {} responses wait for slow clients, the maximum for the memory of the process, \
+             and this one has waited for the longest time",
+            self.slow_clients.len_max()
+        );
+        ApiError::new(ErrorKind::Canceled, text).with_limit("slow clients")
     }
 }
 
@@ -396,7 +425,8 @@ mod tests {
             MemoryBudget::new(Limit::Other("memory"), 1 << 20),
         ));
         let computation = Computation::alone(ctx);
-        let mut writer = ResponseWriter::new(&computation, limits(Duration::from_millis(50)));
+        let limits = limits(Duration::from_millis(50));
+        let mut writer = ResponseWriter::new(&computation, limits, slow_clients(9));
         let (output, sent) = runtime.block_on(async {
             let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
                 Ok(()) => writer.finish(),
@@ -418,6 +448,11 @@ mod tests {
             size_max: SIZE_MAX,
             stall_timeout,
         }
+    }
+
+    fn slow_clients(len_max: usize) -> Arc<SlowClients> {
+        let metric = prometheus::IntGauge::new("waiting", "x").unwrap();
+        Arc::new(SlowClients::new(len_max, metric))
     }
 
     fn runtime() -> Runtime {
@@ -525,10 +560,42 @@ mod tests {
     }
 
     #[test]
+    fn the_response_that_waited_longest_ends_if_too_many_wait() {
+        let slow_clients = slow_clients(1);
+        let runtime = runtime();
+        let start = || {
+            let computation = Computation::alone(ReadContext::unbounded());
+            let limits = limits(Duration::from_secs(2));
+            let mut writer = ResponseWriter::new(&computation, limits, Arc::clone(&slow_clients));
+            let sent = runtime.spawn_blocking(move || write(&mut writer, 10 * CHUNK_SIZE));
+            (computation, sent)
+        };
+        let first = start();
+        std::thread::sleep(2 * RELEASE_AFTER);
+        let second = start();
+        let error = runtime.block_on(first.1).unwrap().unwrap_err();
+        assert!(
+            error.message.starts_with("more than 1 responses wait"),
+            "{error:?}"
+        );
+        assert_eq!(first.0.ctx().interrupted(), Some(Interrupt::Canceled));
+        assert_eq!(second.0.ctx().interrupted(), None);
+        let error = runtime.block_on(second.1).unwrap().unwrap_err();
+        assert!(
+            error.message.contains("--web.write-stall-timeout"),
+            "{error:?}"
+        );
+    }
+
+    #[test]
     fn a_long_response_streams_to_its_end() {
         let ctx = ReadContext::unbounded();
         let computation = Computation::alone(ctx.clone());
-        let mut writer = ResponseWriter::new(&computation, limits(Duration::from_secs(60)));
+        let mut writer = ResponseWriter::new(
+            &computation,
+            limits(Duration::from_secs(60)),
+            slow_clients(9),
+        );
         let size = runtime().block_on(async {
             tokio::task::spawn_blocking(move || {
                 write(&mut writer, 10 * CHUNK_SIZE).unwrap();
@@ -577,11 +644,11 @@ mod tests {
     #[tokio::test]
     async fn a_job_that_does_not_run_completes_its_computation() {
         let computation = Computation::alone(ReadContext::unbounded());
-        let writer = ResponseWriter::new(&computation, limits(Duration::ZERO));
+        let writer = ResponseWriter::new(&computation, limits(Duration::ZERO), slow_clients(9));
         drop(writer);
         assert!(matches!(computation.result().await, Output::Error(_)));
 
-        let mut writer = ResponseWriter::new(&computation, limits(Duration::ZERO));
+        let mut writer = ResponseWriter::new(&computation, limits(Duration::ZERO), slow_clients(9));
         drop(computation);
         writer.step().unwrap_err();
     }

@@ -291,7 +291,7 @@ pub async fn run(
     job: Box<dyn Job>,
 ) -> Result {
     let computation = Computation::alone(state.app.requests.context(record, class, timeout));
-    let out = ResponseWriter::new(&computation, state.app.settings.web.response);
+    let out = state.response_writer(&computation);
     start(state, record, class, out, job).await;
     respond(computation).await
 }
@@ -358,7 +358,7 @@ fn lead(
     job: Box<dyn Job>,
 ) {
     let state = state.clone();
-    let out = ResponseWriter::new(computation, state.app.settings.web.response);
+    let out = state.response_writer(computation);
     let record = Arc::clone(record);
     let mut start_future = Box::pin(async move { start(&state, &record, class, out, job).await });
     // Fast path: a permit is free.

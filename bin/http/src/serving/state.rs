@@ -10,7 +10,9 @@ use varve_server::requests::record::{RequestClass, RequestRecord};
 use super::app::App;
 use super::gate::{Gate, GateMetrics, Permit, QueueLimits};
 use super::inline::InlinePolicy;
-use super::singleflight::Singleflight;
+use super::response_writer::ResponseWriter;
+use super::singleflight::{Computation, Singleflight};
+use super::slow_clients::SlowClients;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::web_config::LiveWebConfig;
 
@@ -24,6 +26,7 @@ pub struct HttpState {
     pub(crate) singleflight: Arc<Singleflight>,
     pub(super) inline: Arc<InlinePolicy>,
     gates: Arc<Gates>,
+    slow_clients: Arc<SlowClients>,
 }
 
 #[derive(Debug)]
@@ -83,8 +86,13 @@ impl HttpState {
                 write_queue,
             ),
         };
+        let slow_clients = SlowClients::new(
+            settings.web.slow_clients_max,
+            app.metrics.responses_waiting.clone(),
+        );
         Self {
             app,
+            slow_clients: Arc::new(slow_clients),
             web: Arc::new(web),
             singleflight: Arc::default(),
             inline: Arc::default(),
@@ -129,6 +137,12 @@ impl HttpState {
             _ => None,
         };
         gate.admit(&record.user, reads, ctx).await
+    }
+
+    /// Returns the writer of the response of a computation.
+    pub(super) fn response_writer(&self, computation: &Arc<Computation>) -> ResponseWriter {
+        let limits = self.app.settings.web.response;
+        ResponseWriter::new(computation, limits, Arc::clone(&self.slow_clients))
     }
 
     /// Rejects further requests, and queued reads, with 503.

@@ -66,8 +66,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
     let mut charge = state.app.requests.memory(&record).charge();
     let limits = BodyLimits::new(REQUEST_SIZE_MAX, "remote read", settings);
     let body = request_body::read(request.into_body(), limits, &mut charge).await?;
-    let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
-    let (request, charge) = decoded.await.map_err(ApiError::internal)??;
+    let (request, charge) = request_body::decode(move || decode(&body, charge)).await??;
     let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
         let accepted = request
             .accepted_response_types
@@ -112,7 +111,7 @@ fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge)> {
             "snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}"
         )));
     }
-    charge.grow(size * BYTES_PER_BYTE)?;
+    charge.grow_without_waiting(size * BYTES_PER_BYTE)?;
     let message = snap::raw::Decoder::new()
         .decompress_vec(body)
         .map_err(malformed)?;
