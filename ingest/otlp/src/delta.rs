@@ -12,9 +12,11 @@
 //! A repeated delta, for example of a request that was not stored, returns the same total again.
 //! Totals are lost at a restart. Then they begin again at the next delta, which is a counter reset.
 //!
-//! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
+//! Bounds: [`StreamShares`] limits the streams of all senders, and of each tenant; others are
+//! rejected.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -25,11 +27,8 @@ use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
 use super::staleness::is_stale;
 use super::stream_key::{StreamHasher, StreamKey};
+use super::stream_shares::StreamShares;
 
-/// Maximum number of streams.
-const STREAMS_MAX: usize = 100_000;
-/// Maximum size of all totals.
-const SIZE_MAX_BYTES: usize = 128 << 20;
 /// Maximum number of positive or negative buckets of an exponential histogram.
 const BUCKETS_MAX: i64 = 160;
 /// Maximum time between two deltas of a stream.
@@ -48,7 +47,7 @@ pub struct DeltaStreams {
 struct Streams {
     /// By tenant, name and labels.
     totals: HashMap<StreamKey, Stream>,
-    size: usize,
+    shares: StreamShares,
     /// When idle streams were last removed.
     swept: Option<Instant>,
     last_request: RequestId,
@@ -56,6 +55,7 @@ struct Streams {
 
 #[derive(Debug)]
 struct Stream {
+    tenant: Arc<TenantLabels>,
     start_ns: u64,
     last: LastDelta,
     used: Instant,
@@ -134,7 +134,7 @@ impl DeltaStreams {
         let key = self.hasher.key(tenant, name, labels);
         let mut streams = self.streams.lock();
         streams.sweep(now);
-        let Streams { totals, size, .. } = &mut *streams;
+        let Streams { totals, shares, .. } = &mut *streams;
         let Some(stream) = totals.get_mut(&key) else {
             let last = LastDelta {
                 total: point.first(),
@@ -142,11 +142,12 @@ impl DeltaStreams {
                 request,
             };
             let stream = Stream {
+                tenant: shares.add(tenant, last.total.size())?,
                 start_ns,
                 last,
                 used: now,
             };
-            streams.insert(key, stream)?;
+            totals.insert(key, stream);
             return Ok(Some(AppliedDelta::first(key, request, time_ns)));
         };
 
@@ -155,11 +156,7 @@ impl DeltaStreams {
         let mut applied = None;
         if time_ns > stream.last.time_ns {
             let total = stream.total_with(point);
-            let resized = *size - stream.last.total.size() + total.size();
-            if resized > SIZE_MAX_BYTES.max(*size) {
-                return Err(full());
-            }
-            *size = resized;
+            shares.resize(&stream.tenant, stream.last.total.size(), total.size())?;
             let last = LastDelta {
                 total,
                 time_ns,
@@ -185,7 +182,7 @@ impl DeltaStreams {
     /// request has repeated the delta.
     pub(super) fn roll_back(&self, applied: AppliedDelta) {
         let mut streams = self.streams.lock();
-        let Streams { totals, size, .. } = &mut *streams;
+        let Streams { totals, shares, .. } = &mut *streams;
         let Some(stream) = totals.get_mut(&applied.key) else {
             return;
         };
@@ -193,13 +190,14 @@ impl DeltaStreams {
         if (last.request, last.time_ns) != (applied.request, applied.time_ns) {
             return;
         }
-        *size -= last.total.size();
+        let size = last.total.size();
         match applied.before {
             Some(before) => {
-                *size += before.total.size();
+                shares.restore(&stream.tenant, size, before.total.size());
                 stream.last = before;
             }
             None => {
+                shares.remove(&stream.tenant, size);
                 totals.remove(&applied.key);
             }
         }
@@ -213,14 +211,6 @@ impl DeltaStreams {
         streams.sweep(Instant::now());
         streams.totals.len()
     }
-}
-
-/// Returns the reason why a delta is rejected that needs more memory. It tells a tenant nothing about
-/// the streams of others.
-fn full() -> String {
-    format!(
-        "the streams with delta temporality of all senders would exceed the limit of {STREAMS_MAX} streams or {SIZE_MAX_BYTES} bytes"
-    )
 }
 
 impl Stream {
@@ -252,17 +242,6 @@ impl Stream {
 }
 
 impl Streams {
-    /// Adds a stream that begins.
-    fn insert(&mut self, key: StreamKey, stream: Stream) -> Result<(), String> {
-        let grown = self.size + stream.last.total.size();
-        if self.totals.len() >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
-            return Err(full());
-        }
-        self.size = grown;
-        self.totals.insert(key, stream);
-        Ok(())
-    }
-
     fn sweep(&mut self, now: Instant) {
         if self
             .swept
@@ -271,13 +250,14 @@ impl Streams {
             return;
         }
         self.swept = Some(now);
-        self.totals
-            .retain(|_, stream| now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX);
-        self.size = self
-            .totals
-            .values()
-            .map(|stream| stream.last.total.size())
-            .sum();
+        let Self { totals, shares, .. } = self;
+        totals.retain(|_, stream| {
+            let is_kept = now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX;
+            if !is_kept {
+                shares.remove(&stream.tenant, stream.last.total.size());
+            }
+            is_kept
+        });
     }
 }
 
@@ -451,6 +431,7 @@ impl DeltaPoint for ExponentialPoint {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream_shares::{SIZE_MAX_BYTES, STREAMS_MAX};
     use super::*;
     use proptest::prelude::*;
 
@@ -561,7 +542,7 @@ mod tests {
         };
         let total = |value| Some(Number::Int(value));
         let (first, _) = change_of(10, 5);
-        let size = streams.streams.lock().size;
+        let size = streams.streams.lock().shares.size();
         let (second, _) = change_of(20, 7);
         let (third, _) = change_of(30, 1);
         streams.roll_back(second.unwrap());
@@ -573,7 +554,7 @@ mod tests {
         let (repeated, value) = change_of(50, 0);
         assert!(repeated.is_none());
         assert_eq!(value, total(13));
-        assert_eq!(streams.streams.lock().size, size);
+        assert_eq!(streams.streams.lock().shares.size(), size);
 
         streams.roll_back(first.unwrap());
         assert_eq!(streams.n_streams(), 1);
@@ -601,7 +582,10 @@ mod tests {
         let started = apply(first, now);
         assert!(apply(first, now).is_none());
         streams.roll_back(started.unwrap());
-        assert_eq!((streams.n_streams(), streams.streams.lock().size), (0, 0));
+        assert_eq!(
+            (streams.n_streams(), streams.streams.lock().shares.size()),
+            (0, 0)
+        );
 
         let started = apply(first, now);
         let second = streams.start_request();
@@ -670,7 +654,7 @@ mod tests {
         let full = grown.iter().filter(|grown| grown.is_err()).count();
         let last = grown.last();
         assert!(full == 1 && last.is_some_and(Result::is_err), "{full}");
-        assert!(streams.streams.lock().size <= SIZE_MAX_BYTES);
+        assert!(streams.streams.lock().shares.size() <= SIZE_MAX_BYTES);
         let mut small = point(3, 2);
         add(&streams, n_streams - 1, &mut small, now).unwrap();
         assert_eq!(small.bucket_counts, [2, 2]);

@@ -36,6 +36,7 @@ mod settings;
 mod sink;
 mod staleness;
 mod stream_key;
+mod stream_shares;
 mod translate;
 mod value;
 mod warnings;

@@ -31,6 +31,15 @@ impl ClusterName {
         Self(name.into())
     }
 
+    /// Returns a text that the clusters of a tenant have in common, empty without a tenant: what
+    /// follows the last opening brace.
+    pub(super) fn tenant(&self) -> &str {
+        match self.0.rsplit_once('{') {
+            Some((_, tenant)) if self.0.ends_with('}') => tenant.trim_end_matches('}'),
+            _ => "",
+        }
+    }
+
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -55,6 +64,14 @@ mod tests {
         assert_eq!(name("eu", &a), r#"eu{team="a"}"#);
         assert_eq!(name(r#"eu{team="a"}"#, &none), r#"eu{team="a"}{}"#);
         assert_eq!(name("{}", &none), "{}{}");
+        let tenant_of = |cluster: &str, tenant| {
+            let name = ClusterName::new(cluster, tenant).unwrap();
+            name.tenant().to_owned()
+        };
+        assert_eq!(tenant_of("eu", &a), tenant_of("x}{", &a));
+        for cluster in ["eu", r#"eu{team="a"}"#, "{}", "{", "}", ""] {
+            assert_eq!(tenant_of(cluster, &none), "", "{cluster}");
+        }
         let longest = "x".repeat(NAME_SIZE_MAX);
         assert!(ClusterName::new(&longest, &none).is_some());
         assert!(ClusterName::new(&longest, &a).is_none());

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use varve_model::may_add;
+
 use super::cluster_name::ClusterName;
 use crate::limits::CLUSTERS_MAX;
 
@@ -108,7 +110,11 @@ impl Election {
 
     /// Adds a cluster led by `replica`.
     fn add(&mut self, cluster: &ClusterName, replica: &str, now: Moment) -> Decision {
-        if self.clusters.len() >= CLUSTERS_MAX && !self.evict(now) {
+        let tenant = cluster.tenant();
+        let names = self.clusters.keys();
+        let n_own = names.filter(|known| known.tenant() == tenant).count();
+        let n_free = CLUSTERS_MAX.saturating_sub(self.clusters.len());
+        if !may_add(!tenant.is_empty(), n_own, n_free) && !self.evict(tenant, n_free, now) {
             return Decision::TooManyClusters;
         }
         let added = Cluster {
@@ -120,11 +126,13 @@ impl Election {
         Decision::Leader
     }
 
-    /// Evicts the cluster with the longest silence if it has been silent for [`EVICTED_AFTER`].
-    fn evict(&mut self, now: Moment) -> bool {
+    /// Evicts the cluster with the longest silence if it has been silent for [`EVICTED_AFTER`]: of
+    /// the tenant if only its share is full, otherwise of all.
+    fn evict(&mut self, tenant: &str, n_free: usize, now: Moment) -> bool {
         let oldest = self
             .clusters
             .iter()
+            .filter(|(name, _)| n_free == 0 || name.tenant() == tenant)
             .min_by_key(|(_, cluster)| cluster.heard);
         let Some((name, cluster)) = oldest else {
             return false;
@@ -383,5 +391,29 @@ mod tests {
             (new.standbys.len(), new.standbys[0].replica.as_str()),
             (STANDBYS_MAX, "r99")
         );
+    }
+
+    #[test]
+    fn no_tenant_has_all_clusters() {
+        let mut election = Election::default();
+        let mut add = |name: &str, seconds| {
+            election.decide(&named(name), "a", at(seconds), TIMEOUT) == Leader
+        };
+        let mut fill = |team: &str| {
+            (0..CLUSTERS_MAX)
+                .take_while(|i| add(&format!("c{i}{{team=\"{team}\"}}"), 0))
+                .count()
+        };
+        assert_eq!([fill("a"), fill("b")], [CLUSTERS_MAX / 2, CLUSTERS_MAX / 4]);
+        assert!(add("without tenant", 0));
+        // A full share takes the place of a silent cluster of its own.
+        assert!(!add("new{team=\"a\"}", 3_599));
+        assert!(add("new{team=\"a\"}", 3_600));
+        let n_of = |team| {
+            let suffix = format!("{{team=\"{team}\"}}");
+            let names = election.iter();
+            names.filter(|(name, _)| name.ends_with(&suffix)).count()
+        };
+        assert_eq!([n_of("a"), n_of("b")], [CLUSTERS_MAX / 2, CLUSTERS_MAX / 4]);
     }
 }

@@ -31,7 +31,7 @@ pub use matcher::{MatchOp, Matcher};
 pub use rejection::{Rejection, RejectionReason};
 pub use sample::{Sample, SampleColumns};
 pub use string_set::StringSet;
-pub use tenant::TenantLabels;
+pub use tenant::{TenantLabels, may_add};
 pub use time_range::TimeRange;
 
 /// Building and comparing label sets, and labels with a meaning of their own.

@@ -40,6 +40,17 @@ impl TenantLabels {
     }
 }
 
+/// Returns `true` if a sender may add an entry to a table that all senders share: its tenant has
+/// `n_own` entries, and `n_free` more fit. A tenant may have at most as many entries as it leaves
+/// free, so that none fills the table. A sender without tenant may fill it.
+///
+/// Source: A. Choudhury and E. Hahne, *Dynamic queue length thresholds for shared-memory packet
+/// switches*, 1998.
+#[must_use]
+pub fn may_add(has_tenant: bool, n_own: usize, n_free: usize) -> bool {
+    n_free > 0 && (!has_tenant || n_own < n_free)
+}
+
 impl fmt::Display for TenantLabels {
     /// Prints `{team="a"}`, and nothing without a tenant. Values are escaped as in the text format
     /// of metrics. A part of a file format: docs/format/ha.md.
