@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use varve_context::Charge;
 use varve_env::{Error, Fs, StateFileError};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher};
@@ -67,10 +68,15 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Returns a copy of the record.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        self.record.lock().snapshot()
+    /// Returns a copy of the record, which is charged to `charge` before it is made.
+    ///
+    /// # Errors
+    /// If memory is short.
+    pub fn snapshot(&self, charge: &mut Charge) -> varve_context::Result<Snapshot> {
+        let record = self.record.lock();
+        let size = record.stats().size_bytes;
+        charge.grow_without_waiting(usize::try_from(size).unwrap_or(usize::MAX))?;
+        Ok(record.snapshot())
     }
 
     /// Returns the size of the record.
@@ -146,13 +152,21 @@ fn uses(used: &SelectorUse) -> Vec<Use> {
 mod tests {
     use super::*;
     use std::path::Path;
+    use std::time::Duration;
 
+    use varve_context::{Limit, MemoryBudget, QueryContext};
     use varve_env::RealFs;
     use varve_promql::{Features, parse};
     use varve_query::usage::of;
+    use varve_tsdb::ReadContext;
 
     fn open(path: &Path) -> Usage {
         Usage::open(Arc::new(RealFs), path.to_owned(), 5).0
+    }
+
+    fn copy_of(usage: &Usage) -> Snapshot {
+        let ctx = ReadContext::unbounded();
+        usage.snapshot(&mut ctx.charge()).unwrap()
     }
 
     fn grafana() -> Requester {
@@ -192,7 +206,7 @@ mod tests {
                 entry.n_queries
             )
         };
-        let snapshot = usage.snapshot();
+        let snapshot = copy_of(&usage);
         let mut found: Vec<_> = snapshot
             .metrics
             .iter()
@@ -231,13 +245,29 @@ mod tests {
         let usage = open(&folder.path().join("usage"));
         note(&usage, "sum by (x) (a)");
         usage.save().unwrap();
-        let before = usage.snapshot();
+        let before = copy_of(&usage);
         let after = open(&folder.path().join("usage"));
-        assert_eq!(after.snapshot(), before);
+        assert_eq!(copy_of(&after), before);
         // Nothing has changed since, so nothing is written.
         std::fs::remove_file(folder.path().join("usage")).unwrap();
         after.save().unwrap();
         assert!(!folder.path().join("usage").exists());
+    }
+
+    #[test]
+    fn a_copy_is_charged_before_it_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let usage = open(&folder.path().join("usage"));
+        note(&usage, &"m".repeat(1_000));
+        let size = usize::try_from(usage.stats().size_bytes).unwrap();
+        assert!(size > 1_000, "{size} bytes");
+        for (memory, expect) in [(size, true), (size - 1, false)] {
+            let memory = MemoryBudget::new(Limit::Other("memory"), memory);
+            let ctx = QueryContext::new(Duration::from_secs(60), memory);
+            let mut charge = ctx.charge();
+            assert_eq!(usage.snapshot(&mut charge).is_ok(), expect);
+            assert_eq!(charge.size(), if expect { size } else { 0 });
+        }
     }
 
     #[test]
@@ -253,7 +283,7 @@ mod tests {
             b"VUSE\x01damaged"
         );
         assert_eq!(
-            open(&folder.path().join("usage")).snapshot().metrics.len(),
+            copy_of(&open(&folder.path().join("usage"))).metrics.len(),
             1
         );
 

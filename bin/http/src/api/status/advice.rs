@@ -11,7 +11,7 @@ use varve_advise::findings;
 use varve_advise::inventory::Stored;
 use varve_advise::needs::Needs;
 use varve_advise::relabel_rules::{self, Dialect};
-use varve_advise::usage::Snapshot;
+use varve_advise::usage::{Entry, Snapshot};
 use varve_context::Charge;
 use varve_env::{Clock, SystemClock};
 use varve_model::TimeRange;
@@ -27,6 +27,10 @@ use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 
 /// The retention that sizes assume while samples have no maximum age: the default.
 const RETENTION_ASSUMED: Duration = Duration::from_secs(15 * 86_400);
+/// Bytes of a need per byte of the entry of the usage record, or of the rule, that it is made of.
+const NEED_COPIES: usize = 4;
+/// Estimated bytes of a rule without its expression.
+const RULE_SIZE: usize = 256;
 /// The formats of the rules.
 pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
@@ -70,7 +74,8 @@ pub(crate) async fn status(
     };
     let app = state.app.clone();
     let job = job_fn(move |work| {
-        let usage = work.store.usage.snapshot();
+        let mut charge = work.ctx.charge();
+        let usage = work.store.usage.snapshot(&mut charge)?;
         let (advice, _charge) = request.advice(work, &usage, &app.rules.set(), range, retention)?;
         work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
     });
@@ -107,6 +112,14 @@ impl Request {
         range: TimeRange,
         retention: Duration,
     ) -> varve_tsdb::Result<(Advice, Charge)> {
+        let mut charge = work.ctx.charge();
+        let entries = usage.metrics.iter().chain(&usage.selectors);
+        charge.grow(NEED_COPIES * entries.map(Entry::size).sum::<usize>())?;
+        let rules_size = rules
+            .groups()
+            .flat_map(|group| &group.rules)
+            .map(|rule| RULE_SIZE + rule.definition.expr.text.len());
+        charge.grow(NEED_COPIES * rules_size.sum::<usize>())?;
         let mut needs = Needs::default();
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
         needs.add_rule_set(rules);

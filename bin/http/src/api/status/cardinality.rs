@@ -185,12 +185,10 @@ impl Request {
     fn respond(&self, work: &mut Work) -> Result<()> {
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid_match)?;
         let costs = work.store.db.costs(&work.ctx, &selectors)?;
-        let usage = work.store.usage.snapshot();
         let n_pairs: usize = costs.by_label.values().map(HashMap::len).sum();
         let mut charge = work.ctx.charge();
-        charge.grow(
-            n_pairs * SORTED_PAIR_SIZE + usage.metrics.iter().map(Entry::size).sum::<usize>(),
-        )?;
+        charge.grow(n_pairs * SORTED_PAIR_SIZE)?;
+        let usage = work.store.usage.snapshot(&mut charge)?;
         let used: HashMap<&str, &Entry> = usage
             .metrics
             .iter()

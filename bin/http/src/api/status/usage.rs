@@ -27,16 +27,8 @@ pub(crate) async fn usage(
 }
 
 fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
-    let mut record = work.store.usage.snapshot();
     let mut charge = work.ctx.charge();
-    charge.grow(
-        record
-            .metrics
-            .iter()
-            .chain(&record.selectors)
-            .map(Entry::size)
-            .sum(),
-    )?;
+    let mut record = work.store.usage.snapshot(&mut charge)?;
     if !metric.is_empty() {
         record.metrics.retain(|used| &*used.text == metric);
         record.selectors.clear();
