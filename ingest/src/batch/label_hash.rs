@@ -29,6 +29,13 @@ pub(crate) struct KeyLanes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RouteKey(pub(crate) [u32; 4]);
 
+impl RouteKey {
+    /// Returns the first half of the hash.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.0[0]) << 32 | u64::from(self.0[1])
+    }
+}
+
 impl RouteHasher {
     /// Creates a hasher with a random secret.
     ///

@@ -188,6 +188,11 @@ impl DecodedBatch {
         self.series.len()
     }
 
+    /// Iterates over the keys of the series that can be cached.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = RouteKey> {
+        self.series.iter().filter_map(|series| series.key)
+    }
+
     /// Returns the oldest and the newest timestamp of the floats whose timestamps are accepted.
     pub(crate) fn times(&self, is_accepted: impl Fn(i64) -> bool) -> Option<TimeRange> {
         let times = self

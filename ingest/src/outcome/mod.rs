@@ -2,6 +2,7 @@
 
 mod exemplars;
 mod rejections;
+mod series_sample;
 
 use std::ops::AddAssign;
 
@@ -9,6 +10,7 @@ use varve_model::TimeRange;
 
 pub use exemplars::{ExemplarCounts, ExemplarRejection};
 pub use rejections::{Example, RejectionCount, Rejections};
+pub use series_sample::{SeriesHash, SeriesSample};
 
 /// The outcome of a request that did not fail as a whole.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,6 +34,8 @@ pub struct Written {
     pub times: Option<TimeRange>,
     /// The replica of an HA pair that sent the request: `cluster/replica`.
     pub replica: Option<Box<str>>,
+    /// Some of the series.
+    pub series: SeriesSample,
 }
 
 /// The number of samples with one outcome.
@@ -58,6 +62,7 @@ impl Written {
             .chain(other.times)
             .reduce(TimeRange::hull);
         self.replica = self.replica.take().or(other.replica);
+        self.series.merge(other.series);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::batch::{RouteHasher, RouteKey};
 
 /// The key of a route in the cache: the hash of a label set as sent and of the labels of the tenant
 /// ([`SenderLabels::cache_key`](crate::sender_labels::SenderLabels::cache_key)), within a scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct CacheKey(pub(super) [u32; 4]);
 
 /// The state that a route depends on besides its label set: a hash.

@@ -7,7 +7,7 @@ use super::metadata;
 use super::request::{Request, Write, Writer};
 use crate::admission::Team;
 use crate::error::WriteError;
-use crate::outcome::{Rejections, Written};
+use crate::outcome::{Rejections, SeriesSample, Written};
 
 impl Write<'_> {
     /// Counts pushed samples for their relabel rules and teams, and deduplicated samples for their
@@ -58,7 +58,8 @@ impl Write<'_> {
 
         // If there are no bounds, all times count.
         let bounds = self.receiver.db.bounds().ok();
-        let times = self.request.batch.times(|time_ms| {
+        let batch = self.request.batch;
+        let times = batch.times(|time_ms| {
             bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none())
         });
         Written {
@@ -70,6 +71,7 @@ impl Write<'_> {
             ignored: self.ignored,
             times,
             replica: self.settings.ha.replica(),
+            series: SeriesSample::of(batch.keys(), batch.n_series(), &self.request.sender_labels),
         }
     }
 

@@ -6,22 +6,26 @@
 //! been silent longest.
 
 pub mod observer;
+mod series_sketch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_ingest::{WriteError, Written};
+use varve_ingest::{SeriesHash, WriteError, Written};
 use varve_system::excerpt::truncate;
 
 use crate::rejections::Sender;
+use series_sketch::SeriesSketch;
 
 /// Maximum number of senders.
 const SENDERS_MAX: usize = 1_000;
 /// Maximum size of a stored error. A longer one is truncated.
 const ERROR_SIZE_MAX: usize = 300;
+/// Maximum number of senders of a series that others are compared with.
+const SHARED_MAX: usize = 5;
 const MINUTE_MS: i64 = 60_000;
 /// Minimum time over which the rate of a sender is averaged.
 const RATE_TIME_MIN_MS: i64 = 10_000;
@@ -72,6 +76,7 @@ pub struct SenderStats {
     /// The newest timestamp of a float of the latest request with floats, and when this request
     /// ended.
     pub newest_sample: Option<NewestSample>,
+    series: SeriesSketch,
     has_vanished: bool,
     minute: i64,
     samples_of_minute: u64,
@@ -180,6 +185,7 @@ impl Senders {
                     stored_ms: now_ms,
                 });
                 stats.newest_sample = newest.or(stats.newest_sample);
+                stats.series.add(now_ms, &written.series);
                 if !written.rejections.is_empty() {
                     stats.fail(now_ms, &written.rejections.to_string());
                 }
@@ -215,6 +221,48 @@ impl Senders {
         list.sort_by_key(|(_, stats)| std::cmp::Reverse(stats.last_ms));
         list
     }
+}
+
+/// A sender whose series another one sends, too.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedSeries {
+    /// The other sender.
+    pub other: SenderId,
+    /// The share of the series of the first one, from 0 to 1, estimated.
+    pub share: f64,
+}
+
+/// Returns for each sender the others that send most of its series, too: at most [`SHARED_MAX`] of
+/// each series.
+pub fn shared_series(senders: &[(SenderId, SenderStats)], now_ms: i64) -> Vec<Vec<SharedSeries>> {
+    let mut by_series: HashMap<SeriesHash, Vec<usize>> = HashMap::new();
+    for (idx, (_, stats)) in senders.iter().enumerate() {
+        for series in stats.series.iter() {
+            let senders = by_series.entry(series).or_default();
+            if senders.len() < SHARED_MAX {
+                senders.push(idx);
+            }
+        }
+    }
+    let mut shared = Vec::with_capacity(senders.len());
+    for (idx, (_, stats)) in senders.iter().enumerate() {
+        let known = stats
+            .series
+            .iter()
+            .filter_map(|series| by_series.get(&series));
+        let others: BTreeSet<usize> = known.flatten().copied().collect();
+        let others = others.into_iter().filter(|other| *other != idx);
+        let with_share = others.filter_map(|other| {
+            let (id, other) = &senders[other];
+            let share = stats.series.share_of(&other.series, now_ms)?;
+            Some(SharedSeries {
+                other: id.clone(),
+                share,
+            })
+        });
+        shared.push(with_share.collect());
+    }
+    shared
 }
 
 impl SenderStats {

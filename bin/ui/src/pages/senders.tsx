@@ -2,7 +2,7 @@
 
 import { request } from "../api/client";
 import type { HaCluster } from "../api/types";
-import { count, seconds, short } from "../parts/format";
+import { count, percent, seconds, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
@@ -24,6 +24,7 @@ interface Sender {
   lastErrorMs: number;
   newestSampleMs: number | null;
   lagMs: number | null;
+  sameSeries: Array<{ sender: string; share: number }>;
 }
 
 const POLL_MS = 5000;
@@ -61,6 +62,7 @@ function SenderTable({ senders }: { senders: Sender[] }) {
     { id: "requests", title: "Requests", value: ({ requests }) => requests, cell: ({ requests }) => count(requests), isNumber: true, isMinor: true },
     { id: "last", title: "Last request", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <span class={now - lastMs > SILENT_MS ? "tag warn" : ""}><Ago ms={lastMs} /></span>, isNumber: true },
     { id: "lag", title: "Lag", hint: "Age of the newest sample of the latest request when it was stored", value: ({ lagMs }) => lagMs ?? -1, cell: ({ lagMs, newestSampleMs }) => (lagMs === null ? "–" : <span class={lagMs > LAG_MS ? "tag warn" : ""} title={newestSampleMs === null ? "" : `Newest sample at ${dateTime(newestSampleMs)}`}>{seconds(lagMs / 1000)}</span>), isNumber: true, isMinor: true },
+    { id: "same", title: "Same series", hint: "Another sender sends most of these series, too: the samples are stored twice. Configure both as an HA pair (ingest.ha)", value: ({ sameSeries }) => sameSeries.length, cell: ({ sameSeries }) => (sameSeries.length === 0 ? "–" : <>{sameSeries.map(({ sender, share }) => <div class="tag warn">{percent(share)} as {sender}</div>)}</>), isMinor: true, wraps: true },
     { id: "failed", title: "Failed", hint: "Requests of which not everything was stored", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true },
     { id: "error", title: "Last error", value: ({ lastError }) => lastError, cell: ({ lastError, lastErrorMs }) => (lastError === "" ? "–" : <>{lastError} <span class="muted"><Ago ms={lastErrorMs} /></span></>), isMinor: true, wraps: true },
   ];

@@ -38,6 +38,7 @@ fn all_encodings_of_a_label_set_reach_one_series() {
             Written {
                 stored: SampleCounts::floats(2),
                 times,
+                series: written.series.clone(),
                 ..Written::default()
             }
         );
@@ -118,6 +119,7 @@ fn a_series_that_has_moved_is_resolved_again() {
         Written {
             stored: SampleCounts::floats(3),
             times,
+            series: written.series.clone(),
             ..Written::default()
         }
     );

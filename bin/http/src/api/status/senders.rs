@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use varve_env::{Clock, SystemClock};
-use varve_server::sender_stats::{NewestSample, SenderId, SenderStats};
+use varve_server::sender_stats::{
+    NewestSample, SenderId, SenderStats, SharedSeries, shared_series,
+};
 
 use crate::response::success;
 use crate::serving::app::App;
@@ -48,21 +50,39 @@ schema! {
         newest_sample_ms: Option<i64>,
         /// Age of this sample when it was stored.
         lag_ms: Option<u64>,
+        /// Other senders of most of its series: the samples are stored twice.
+        same_series: Vec<SameSeries>,
+    }
+}
+
+schema! {
+    /// Another sender of the same series.
+    pub(crate) struct SameSeries {
+        /// Address, user agent, user and path.
+        sender: String,
+        /// The share of the series that it sends, too, from 0 to 1, estimated.
+        share: f64,
     }
 }
 
 /// GET /api/v1/status/senders.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
+    let all = app.senders.list();
+    let shared = shared_series(&all, now_ms);
     let mut senders = Vec::new();
-    for (id, stats) in app.senders.list() {
-        senders.push(WriteSender::new(id, stats, now_ms));
+    for ((id, stats), shared) in all.into_iter().zip(shared) {
+        senders.push(WriteSender::new(id, stats, shared, now_ms));
     }
     success(&SenderList { senders })
 }
 
 impl WriteSender {
-    fn new(id: SenderId, stats: SenderStats, now_ms: i64) -> Self {
+    fn new(id: SenderId, stats: SenderStats, shared: Vec<SharedSeries>, now_ms: i64) -> Self {
+        let same_series = shared.into_iter().map(|shared| SameSeries {
+            sender: shared.other.to_string(),
+            share: shared.share,
+        });
         Self {
             name: stats.name.clone(),
             address: id
@@ -83,6 +103,7 @@ impl WriteSender {
             last_error_ms: stats.last_error_ms,
             newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
             lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
+            same_series: same_series.collect(),
         }
     }
 }
