@@ -160,3 +160,39 @@ fn senders_costs_and_inspections_are_recorded() {
     let last = server.http().get("/api/v1/status/last_words").data();
     assert!(last["process"].is_null(), "{last}");
 }
+
+/// The agents of a pair that is not configured: each sample was stored twice, and nothing said so.
+#[test]
+fn senders_of_the_same_series_are_shown() {
+    let server = Server::start(&[]);
+    for (agent, first) in [("vmagent-a", 0), ("vmagent-b", 0), ("other", 30)] {
+        let up = WriteRequest::new((first..first + 20).map(|i| {
+            let instance = format!("node-{i}");
+            series(
+                &[("__name__", "up"), ("instance", &instance)],
+                &[(now_ms(), 1.0)],
+            )
+        }));
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            ("Content-Type", "application/x-protobuf"),
+            ("User-Agent", agent),
+        ];
+        server
+            .http()
+            .post("/api/v1/write", &headers, &up.to_body())
+            .expect_status(204);
+    }
+    let senders = server.http().get("/api/v1/status/senders").data()["senders"].take();
+    let same_as = |agent: &str| {
+        let mut senders = senders.as_array().expect("a list").iter();
+        let sender = senders.find(|sender| sender["userAgent"] == agent);
+        sender.expect("the sender")["sameSeries"].clone()
+    };
+    let same = same_as("vmagent-a");
+    assert_eq!(same[0]["share"], 1.0, "{same}");
+    let other = same[0]["sender"].as_str().expect("a name");
+    assert!(other.contains("user agent vmagent-b"), "{other}");
+    assert_eq!(same_as("vmagent-b").as_array().map(Vec::len), Some(1));
+    assert_eq!(same_as("other").as_array().map(Vec::len), Some(0));
+}
