@@ -4,13 +4,13 @@
 //! with tombstones applied. Used by `varve tsdb export`, by snapshots in Prometheus' format and by
 //! uploads to object storage.
 //!
-//! Memory: the symbols and postings of a window, and the samples of one series. The selection is
-//! charged to the request.
+//! Memory: the symbols and postings of a window, and the samples of one series. All of it is charged
+//! to the request, like the selection.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_context::Limit;
+use varve_context::{Charge, Limit};
 use varve_env::{Fs, create_dir_durably};
 use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_tsdb::{Db, Error, ReadContext, Result};
@@ -117,13 +117,15 @@ fn export_window(
     options: &ExportOptions,
     range: TimeRange,
 ) -> Result<Option<BlockMeta>> {
-    let strings = strings(db, ctx, options, range)?;
+    let mut charge = ctx.charge();
+    let strings = strings(db, ctx, options, range, &mut charge)?;
     if strings.is_empty() {
         return Ok(None);
     }
     let symbols: Vec<&str> = strings.iter().map(String::as_str).collect();
     let mut writer = BlockWriter::create(fs, out, &format!("export-{}", range.start_ms), &symbols)?;
     let mut columns = SampleColumns::default();
+    let mut block_charge = ctx.charge();
     for series in db.select(ctx, &options.matchers, range)? {
         let series = series?;
         columns.clear();
@@ -133,6 +135,7 @@ fn export_window(
             encoder.push_columns(&columns);
             // Skips a series that was created after the symbols were collected.
             writer.add(series.labels().iter(), &encoder.finish())?;
+            block_charge.resize(writer.memory_size())?;
         }
     }
     if writer.stats().n_series == 0 {
@@ -150,18 +153,27 @@ fn export_window(
         .map(Some)
 }
 
-/// Returns the names and values of the series with samples in a range, ascending.
+/// Bytes of a name or value besides its text: in a set that is at least half full, in the sorted
+/// list, as a symbol, and the overhead of its allocation.
+const STRING_SIZE: usize = 3 * size_of::<String>() + size_of::<&str>() + 16;
+
+/// Returns the names and values of the series with samples in a range, ascending. They are charged
+/// twice: the table of symbols has them, too.
 fn strings(
     db: &Db,
     ctx: &ReadContext,
     options: &ExportOptions,
     range: TimeRange,
+    charge: &mut Charge,
 ) -> Result<Vec<String>> {
     let mut strings = hashbrown::HashSet::new();
     for series in db.select_labels(ctx, &options.matchers, range)? {
         for (name, value) in series?.labels() {
             for text in [name, value] {
-                strings.get_or_insert_with(text, str::to_owned);
+                if !strings.contains(text) {
+                    charge.grow(2 * text.len() + STRING_SIZE)?;
+                    strings.insert(text.to_owned());
+                }
             }
         }
     }
@@ -172,6 +184,9 @@ fn strings(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use varve_context::{MemoryBudget, QueryContext};
     use varve_env::testing::{MemFs, PowerCut};
     use varve_model::{Labels, Sample};
     use varve_tsdb::{Options, WriteBatch};
@@ -210,5 +225,42 @@ mod tests {
         .unwrap();
         let found = memory.crash(PowerCut::LosesAll).list(&out).unwrap();
         assert_eq!(found, [blocks[0].ulid.to_string()]);
+    }
+
+    /// 860,000 pairs of names and values took 230 MB beside the selection, which alone was charged.
+    #[test]
+    fn an_export_is_charged_with_its_symbols_and_postings() {
+        let memory = MemFs::new();
+        let fs: Arc<dyn Fs> = Arc::new(memory.clone());
+        let options = Options {
+            background: false,
+            fs: Arc::clone(&fs),
+            ..Options::default()
+        };
+        let db = Db::open(Path::new("/data"), options).unwrap();
+        let mut batch = WriteBatch::default();
+        for series in 0..50 {
+            let pairs: Vec<_> = (0..100)
+                .map(|i| (format!("name_{:05}", 100 * series + i), format!("{series}_{i}")))
+                .collect();
+            let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let labels = Labels::from_pairs(pairs).unwrap();
+            let sample = Sample {
+                timestamp_ms: 1,
+                value: 1.0,
+            };
+            batch.push(db.series(&labels).unwrap(), sample, 0);
+        }
+        db.append(&mut batch).unwrap();
+        let export = |limit| {
+            let memory = MemoryBudget::new(Limit::Other("memory"), limit);
+            let ctx = QueryContext::new(Duration::from_secs(60), memory);
+            let ctx = ReadContext::unrestricted(ctx);
+            super::export(&db, &fs, &ctx, Path::new("/out"), &ExportOptions::default())
+        };
+        // 10,000 texts and 5,000 pairs.
+        let error = export(1_500_000).unwrap_err();
+        assert!(error.to_string().starts_with("memory: "), "{error}");
+        assert_eq!(export(4_000_000).unwrap().len(), 1);
     }
 }

@@ -136,6 +136,13 @@ impl<'a> BlockWriter<'a> {
         self.index.add_entries(entries)
     }
 
+    /// Returns about the bytes of memory that the block needs until it is finished, without its
+    /// symbols and the series that is added.
+    #[must_use]
+    pub fn memory_size(&self) -> usize {
+        self.index.memory_size()
+    }
+
     /// Returns the statistics so far.
     #[must_use]
     pub fn stats(&self) -> BlockStats {

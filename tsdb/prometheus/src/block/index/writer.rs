@@ -32,7 +32,16 @@ pub(in crate::block) struct IndexWriter<'a> {
     postings: HashMap<(u32, u32), Vec<u32>>,
     /// Symbols by text, collected when the first series is added.
     by_text: HashMap<&'a str, u32>,
+    /// Bytes of the postings, and of their table at the end.
+    postings_size: usize,
 }
+
+/// Bytes of a symbol in a table by text that is at least half full.
+const SYMBOL_SIZE: usize = 2 * (size_of::<(&str, u32)>() + 1);
+/// Bytes of the postings of a name and value, and of their entry in the table at the end, besides
+/// series and texts: a map that is at least half full, a key in a sorted list, an allocation, and
+/// numbers in the table.
+const POSTINGS_SIZE: usize = 2 * (size_of::<((u32, u32), Vec<u32>)>() + 1) + 64;
 
 impl<'a> IndexWriter<'a> {
     /// Creates an index with its symbols, in ascending order.
@@ -63,6 +72,7 @@ impl<'a> IndexWriter<'a> {
             entry_size_max: 0,
             postings: HashMap::new(),
             by_text: HashMap::new(),
+            postings_size: 0,
         })
     }
 
@@ -89,10 +99,23 @@ impl<'a> IndexWriter<'a> {
     ) -> Result<()> {
         self.add_entries(entries)?;
         let series = *self.all.last().expect("an entry was just added");
-        for label in labels {
-            self.postings.entry(*label).or_default().push(series);
+        for label @ (name, value) in labels {
+            let postings = self.postings.entry(*label).or_default();
+            if postings.is_empty() {
+                let texts = [name, value].map(|symbol| self.symbols[*symbol as usize].len());
+                // The table at the end grows by doubling.
+                self.postings_size += POSTINGS_SIZE + 2 * texts.iter().sum::<usize>();
+            }
+            postings.push(series);
+            self.postings_size += 2 * size_of::<u32>();
         }
         Ok(())
+    }
+
+    /// Returns about the bytes of memory that the index needs until it is finished, without its
+    /// symbols.
+    pub(in crate::block) fn memory_size(&self) -> usize {
+        self.by_text.len() * SYMBOL_SIZE + self.postings_size + self.all.len() * 2 * size_of::<u32>()
     }
 
     /// Appends encoded entries. [`IndexWriter::finish_with`] writes their postings.
