@@ -57,8 +57,8 @@ mod write;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{
-    Example, ExemplarCounts, ExemplarRejection, RejectionCount, Rejections, SampleCounts,
-    SeriesHash, SeriesSample, Written,
+    Example, ExemplarCounts, ExemplarRejection, PointCounts, RejectionCount, Rejections,
+    SampleCounts, SeriesHash, SeriesSample, Written,
 };
 pub use receiver::{Receiver, stats::IngestStats};
 pub use route::RouteStats;

@@ -213,12 +213,15 @@ fn a_limit_fails_the_rule_and_writes_nothing() {
         Some(fixture.rule("r")).filter(|rule| rule["lastError"].is_string())
     });
     assert_eq!(rule["lastError"], "exceeded limit of 1 with 2 series");
-    let log = fixture.server.log();
-    let line = log
-        .lines()
-        .find(|line| line.contains("Evaluating rule failed"));
+    let log = wait_for("the log", || {
+        let log = fixture.server.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("Evaluating rule failed"));
+        line.map(str::to_owned)
+    });
     assert!(
-        line.is_some_and(|line| line.contains("group=g") && line.contains("exceeded limit of 1")),
+        log.contains("group=g") && log.contains("exceeded limit of 1"),
         "{log}"
     );
     let rule = wait_for("the failure", || {

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::sync::watch;
 
+use api::write::otlp;
 use connection::Server;
 use serving::route_prefix::Routes;
 use serving::{authorize, observe, redirect};
@@ -71,6 +72,7 @@ fn routes(state: HttpState) -> Routes {
         .layer(from_fn(observe::record))
         .layer(from_fn_with_state(state.clone(), redirect::clean_only))
         .layer(from_fn_with_state(state.clone(), authorize::authorize))
+        .layer(from_fn(otlp::errors::rewrite))
         .with_state(state.clone());
     Routes::new(inside, state)
 }

@@ -15,6 +15,7 @@ pub mod grpc;
 pub mod otlp;
 pub mod pprof;
 pub mod prometheus;
+pub mod rpc;
 pub mod schema;
 pub mod thanos;
 pub mod time;

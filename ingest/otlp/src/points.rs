@@ -103,8 +103,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
                 };
                 match done {
                     Ok(()) => {
-                        self.deltas.end_point(first..self.to.position());
-                        Ok(())
+                        let samples = first..self.to.position();
+                        self.deltas.end_point(samples.clone());
+                        self.to.end_point(samples)
                     }
                     Err(Failure::Request(error)) => Err(error),
                     Err(Failure::Counted) => Ok(()),

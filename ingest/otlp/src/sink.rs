@@ -1,6 +1,7 @@
 //! [`Sink`]: where the series of a request go.
 
 use std::hash::Hash;
+use std::ops::Range;
 
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
@@ -97,4 +98,13 @@ pub trait Sink {
 
     /// Counts a data point of a metric that cannot be translated.
     fn reject_point(&mut self, metric: &str, reason: &str);
+
+    /// Counts a resource whose labels do not fit `target_info`. It is no data point of the sender.
+    fn reject_info(&mut self, reason: String);
+
+    /// Ends a data point that became these samples.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn end_point(&mut self, samples: Range<Position>) -> Result<(), Self::Error>;
 }

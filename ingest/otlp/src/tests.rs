@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
@@ -141,6 +143,14 @@ impl Sink for Recorder {
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
         self.rejects.push((1, format!("{metric}: {reason}")));
+    }
+
+    fn reject_info(&mut self, reason: String) {
+        self.reject(1, reason);
+    }
+
+    fn end_point(&mut self, _samples: Range<Position>) -> Result<(), Error> {
+        Ok(())
     }
 }
 

@@ -105,7 +105,7 @@ impl<S: Sink> Translator<'_, '_, S> {
             Ok(Some(labels)) => self.target_info(&labels, times),
             Ok(None) => Ok(()),
             Err(reason) => {
-                self.to.reject(1, reason);
+                self.to.reject_info(reason);
                 Ok(())
             }
         }

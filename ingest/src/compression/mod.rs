@@ -22,7 +22,7 @@ pub enum Compression {
     Deflate,
     /// `zstd`.
     Zstd,
-    /// `snappy`: one block, as in remote write.
+    /// `snappy`: one block, as in remote write, or framed blocks, as some collectors send.
     Snappy,
 }
 
@@ -35,7 +35,7 @@ impl Compression {
             "gzip" | "x-gzip" => Self::Gzip,
             "deflate" => Self::Deflate,
             "zstd" => Self::Zstd,
-            "snappy" => Self::Snappy,
+            "snappy" | "x-snappy-framed" => Self::Snappy,
             _ => return None,
         })
     }
@@ -50,6 +50,9 @@ impl Compression {
         limits: &Limits,
         memory: &mut Reservation<'_>,
     ) -> Result<Vec<u8>, WriteError> {
+        if self == Self::Snappy {
+            return self.decompress_snappy(body, limits, |size| memory.grow(size));
+        }
         let mut reader = self.reader(body, limits)?;
         let mut bytes = Vec::new();
         loop {
@@ -82,9 +85,7 @@ impl Compression {
                 None => Box::new(body),
             },
             Self::Snappy => {
-                let size = snappy::declared_size(body, limits)?;
-                let mut bytes = Vec::new();
-                snappy::decompress(body, size, &mut bytes)?;
+                let bytes = self.decompress_snappy(body, limits, |_| Ok(()))?;
                 Box::new(Cursor::new(bytes))
             }
             Self::Gzip => Box::new(GzipReader::new(body)),
@@ -98,6 +99,28 @@ impl Compression {
                 Box::new(decoder)
             }
         })
+    }
+
+    /// Decompresses a block, or framed blocks, after `reserve` has reserved their size.
+    fn decompress_snappy(
+        self,
+        body: &[u8],
+        limits: &Limits,
+        mut reserve: impl FnMut(usize) -> Result<(), WriteError>,
+    ) -> Result<Vec<u8>, WriteError> {
+        let mut bytes = Vec::new();
+        if !snappy_frames::is_framed(body) {
+            let size = snappy::declared_size(body, limits)?;
+            reserve(size)?;
+            snappy::decompress(body, size, &mut bytes)?;
+            return Ok(bytes);
+        }
+        let size = snappy_frames::declared_size(body).map_err(|error| self.malformed(&error))?;
+        limits.check_decompressed(size as u64)?;
+        reserve(size)?;
+        bytes.resize(size, 0);
+        snappy_frames::decompress(body, &mut bytes).map_err(|error| self.malformed(&error))?;
+        Ok(bytes)
     }
 
     fn malformed(self, error: &io::Error) -> WriteError {

@@ -8,6 +8,16 @@ use std::io;
 
 use snap::raw::{Decoder, decompress_len};
 
+/// The first chunk of a stream.
+const STREAM_IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";
+
+/// Returns `true` if bytes begin a stream of framed blocks. No single block begins so: its first
+/// copy would refer to bytes before the block.
+#[must_use]
+pub fn is_framed(bytes: &[u8]) -> bool {
+    bytes.starts_with(STREAM_IDENTIFIER)
+}
+
 /// Returns the decompressed size that the blocks declare.
 ///
 /// # Errors

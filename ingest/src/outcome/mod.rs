@@ -36,6 +36,17 @@ pub struct Written {
     pub replica: Option<Box<str>>,
     /// Some of the series.
     pub series: SeriesSample,
+    /// The data points of an OTLP request. `None` for other requests.
+    pub points: Option<PointCounts>,
+}
+
+/// The data points of an OTLP request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PointCounts {
+    /// Data points in the request.
+    pub sent: u64,
+    /// Those of which at least one sample is not stored.
+    pub rejected: u64,
 }
 
 /// The number of samples with one outcome.

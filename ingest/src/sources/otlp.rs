@@ -11,13 +11,14 @@ use varve_otlp::{Position, RequestDeltas, Sink};
 use varve_tsdb::bounds::Bounds;
 
 use super::batch_builder::BatchBuilder;
-use crate::admission::Origin;
+use crate::admission::{Origin, Permit};
 use crate::batch::RouteKey;
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Example, Rejections, Written};
+use crate::outcome::{Example, PointCounts, Rejections, Written};
 use crate::receiver::Receiver;
+use crate::write::buffers::Buffers;
 use crate::write::{Decoded, RejectedSamples, Write};
 
 /// The encoding of a request.
@@ -36,6 +37,22 @@ pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) rejections: Rejections,
     /// Bounds for the timestamps of deltas; `None` if the store has none.
     pub(crate) bounds: Option<Bounds>,
+    /// The samples of each data point in the batch.
+    points: Vec<Range<Position>>,
+    /// Number of data points that are not in the batch.
+    n_rejected: u64,
+}
+
+impl<'a, 'p> OtlpSink<'a, 'p> {
+    fn new(batch: BatchBuilder<'a, 'p>, bounds: Option<Bounds>) -> Self {
+        Self {
+            batch,
+            rejections: Rejections::default(),
+            bounds,
+            points: Vec::new(),
+            n_rejected: 0,
+        }
+    }
 }
 
 impl Sink for OtlpSink<'_, '_> {
@@ -104,6 +121,7 @@ impl Sink for OtlpSink<'_, '_> {
         let Some(reason) = rejection else {
             return false;
         };
+        self.n_rejected += 1;
         let bounds = self.bounds;
         self.rejections.add(reason, 1, 1, || {
             let metric = excerpt(metric.as_bytes());
@@ -118,6 +136,7 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject(&mut self, n_points: u64, reason: String) {
+        self.n_rejected += n_points;
         self.rejections.add(
             RejectionReason::Untranslatable,
             n_points.max(1),
@@ -127,10 +146,23 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
+        self.n_rejected += 1;
         self.rejections
             .add(RejectionReason::Untranslatable, 1, 1, || {
                 format!("metric {:?}: {reason}", excerpt(metric.as_bytes()))
             });
+    }
+
+    fn reject_info(&mut self, reason: String) {
+        self.rejections
+            .add(RejectionReason::Untranslatable, 1, 1, || reason);
+    }
+
+    fn end_point(&mut self, samples: Range<Position>) -> Result<(), WriteError> {
+        // The list grows by doubling.
+        self.batch.grow(2 * size_of::<Range<Position>>())?;
+        self.points.push(samples);
+        Ok(())
     }
 }
 
@@ -149,7 +181,6 @@ impl Receiver {
         self.counted(body, |buffers| {
             self.limits.check_body(body.len())?;
             let mut permit = self.admission.admit(origin, body.len(), body.len())?;
-
             let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
             if encoding == OtlpEncoding::Json {
                 message = varve_otlp::transcode(
@@ -158,39 +189,83 @@ impl Receiver {
                     &mut |size| permit.memory.grow(size),
                 )?;
             }
-            let settings = Arc::clone(&self.otlp.read());
-            let tenant = TenantLabels::new(origin.labels);
-            let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant);
-            let mut sink = OtlpSink {
-                batch: self.builder(&mut buffers.batch, &mut buffers.message, &mut permit),
-                rejections: Rejections::default(),
-                bounds: self.db.bounds().ok(),
-            };
-            match varve_otlp::translate(&message, &settings, &mut deltas, &mut sink) {
-                Ok(warnings) => self.counters.record_otlp_warnings(warnings),
-                Err(error) => {
-                    deltas.roll_back_all();
-                    return Err(error);
-                }
-            }
+            self.store_otlp(origin, permit, &message, buffers)
+        })
+    }
 
-            let decoded = Decoded {
-                rejections: sink.rejections,
-                message: &buffers.message,
-                batch: &buffers.batch,
-            };
-            let write = Write::of_sender(self, permit, decoded, &mut buffers.request)
-                .and_then(Write::noting_rejected);
-            let write = match write {
-                Ok(write) => write,
-                Err(error) => {
-                    deltas.roll_back_all();
-                    return Err(error);
-                }
-            };
-            let (outcome, rejected) = write.store_noting_rejected();
-            deltas.roll_back(|samples| rejected.contains_all(samples, buffers.batch.n_samples()));
-            outcome
+    /// Writes an OTLP export request of metrics that came over gRPC. `read` returns the message in
+    /// `body`, decompressed into a buffer if necessary.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_otlp_call(
+        &self,
+        origin: &Origin<'_>,
+        body: &[u8],
+        read: impl for<'a> FnOnce(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], WriteError>,
+    ) -> Result<Written, WriteError> {
+        self.counted(body, |buffers| {
+            let mut buffer = Vec::new();
+            let message = read(body, &mut buffer)?;
+            let permit = self.admission.admit(origin, message.len(), message.len())?;
+            self.store_otlp(origin, permit, message, buffers)
+        })
+    }
+
+    /// Translates and stores a message in protobuf.
+    fn store_otlp(
+        &self,
+        origin: &Origin<'_>,
+        mut permit: Permit<'_>,
+        message: &[u8],
+        buffers: &mut Buffers,
+    ) -> Result<Written, WriteError> {
+        let settings = Arc::clone(&self.otlp.read());
+        let tenant = TenantLabels::new(origin.labels);
+        let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant);
+        let batch = self.builder(&mut buffers.batch, &mut buffers.message, &mut permit);
+        let mut sink = OtlpSink::new(batch, self.db.bounds().ok());
+        match varve_otlp::translate(message, &settings, &mut deltas, &mut sink) {
+            Ok(warnings) => self.counters.record_otlp_warnings(warnings),
+            Err(error) => {
+                deltas.roll_back_all();
+                return Err(error);
+            }
+        }
+
+        let OtlpSink {
+            points,
+            n_rejected,
+            rejections,
+            ..
+        } = sink;
+        let decoded = Decoded {
+            rejections,
+            message: &buffers.message,
+            batch: &buffers.batch,
+        };
+        let write = Write::of_sender(self, permit, decoded, &mut buffers.request)
+            .and_then(Write::noting_rejected);
+        let write = match write {
+            Ok(write) => write,
+            Err(error) => {
+                deltas.roll_back_all();
+                return Err(error);
+            }
+        };
+        let (outcome, rejected) = write.store_noting_rejected();
+        let n_floats = buffers.batch.n_samples();
+        deltas.roll_back(|samples| rejected.contains_all(samples, n_floats));
+        let not_stored = points
+            .iter()
+            .filter(|samples| rejected.contains_any(samples, n_floats));
+        let counts = PointCounts {
+            sent: points.len() as u64 + n_rejected,
+            rejected: n_rejected + not_stored.count() as u64,
+        };
+        outcome.map(|written| Written {
+            points: Some(counts),
+            ..written
         })
     }
 }
@@ -199,10 +274,27 @@ impl RejectedSamples {
     /// Returns `true` if no sample of a data point is stored. `n_floats` is that of the
     /// request.
     fn contains_all(&self, samples: &Range<Position>, n_floats: usize) -> bool {
-        let floats = samples.start.n_floats..samples.end.n_floats;
-        let histograms = n_floats + samples.start.n_histograms..n_floats + samples.end.n_histograms;
-        floats.chain(histograms).all(|index| self.contains(index))
+        indexes(samples, n_floats)
+            .into_iter()
+            .flatten()
+            .all(|index| self.contains(index))
     }
+
+    /// Returns `true` if a sample of a data point is not stored.
+    fn contains_any(&self, samples: &Range<Position>, n_floats: usize) -> bool {
+        indexes(samples, n_floats)
+            .into_iter()
+            .any(|range| self.has_one_of(range))
+    }
+}
+
+/// Returns the indexes of the samples of a data point in a request with `n_floats` floats.
+fn indexes(samples: &Range<Position>, n_floats: usize) -> [Range<usize>; 2] {
+    let Range { start, end } = samples;
+    [
+        start.n_floats..end.n_floats,
+        n_floats + start.n_histograms..n_floats + end.n_histograms,
+    ]
 }
 
 #[cfg(test)]
@@ -236,11 +328,7 @@ mod tests {
         let mut text = Vec::new();
         let mut memory = memory.reserve(0).unwrap();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink {
-            batch: to,
-            rejections: Rejections::default(),
-            bounds: None,
-        };
+        let mut sink = OtlpSink::new(to, None);
         let message =
             varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(()))
                 .unwrap();
@@ -279,11 +367,7 @@ mod tests {
         let mut batch = DecodedBatch::default();
         let mut text = Vec::new();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink {
-            batch: to,
-            rejections: Rejections::default(),
-            bounds: None,
-        };
+        let mut sink = OtlpSink::new(to, None);
         sink.reserve(99).unwrap();
         assert!(matches!(sink.reserve(1), Err(WriteError::Busy { .. })));
         sink.reject_point(&"x".repeat(9999), "no");

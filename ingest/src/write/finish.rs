@@ -72,6 +72,7 @@ impl Write<'_> {
             times,
             replica: self.settings.ha.replica(),
             series: SeriesSample::of(batch.keys(), batch.n_series(), &self.request.sender_labels),
+            points: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A request on its way into the store: what is written, the settings that hold for it, and its
 //! outcome so far.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use varve_model::{Labels, Rejection, RejectionReason};
@@ -111,6 +112,12 @@ impl RejectedSamples {
     /// Sorts the indexes, for [`RejectedSamples::contains`].
     pub(super) fn sort(&mut self) {
         self.0.sort_unstable();
+    }
+
+    /// Returns `true` if one of these samples is not stored.
+    pub(crate) fn has_one_of(&self, range: Range<usize>) -> bool {
+        let first = self.0.partition_point(|index| *index < range.start);
+        self.0.get(first).is_some_and(|index| *index < range.end)
     }
 
     /// Returns `true` if a sample is not stored.

@@ -197,6 +197,30 @@ messages! {
         trace_id: Vec<u8> = [bytes = "vec", tag = 5],
         attributes: Vec<KeyValue> = [message, repeated, tag = 7],
     }
+
+    /// `ExportMetricsServiceResponse`
+    ExportResponse {
+        partial_success: Option<PartialSuccess> = [message, optional, tag = 1],
+    }
+
+    /// `ExportMetricsPartialSuccess`
+    PartialSuccess {
+        rejected_data_points: i64 = [int64, tag = 1],
+        error_message: String = [string, tag = 2],
+    }
+
+    /// `google.rpc.Status`
+    RpcStatus {
+        code: i32 = [int32, tag = 1],
+        message: String = [string, tag = 2],
+        details: Vec<Detail> = [message, repeated, tag = 3],
+    }
+
+    /// `google.protobuf.Any`
+    Detail {
+        type_url: String = [string, tag = 1],
+        value: Vec<u8> = [bytes = "vec", tag = 2],
+    }
 }
 
 /// `AGGREGATION_TEMPORALITY_DELTA`

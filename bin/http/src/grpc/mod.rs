@@ -1,5 +1,5 @@
-//! Thanos' gRPC services, with which this server is a leaf of `thanos query` and an ingestor behind
-//! `thanos receive`.
+//! gRPC services: those of Thanos, with which this server is a leaf of `thanos query` and an ingestor
+//! behind `thanos receive`, the receiver of OTLP metrics, and the health check.
 //!
 //! Used by `http`, which merges the methods into the routes of its port. A method is an endpoint
 //! like any other: the same authentication, admission, memory budgets, deadlines, active requests
@@ -15,10 +15,12 @@
 mod call;
 mod external;
 pub(crate) mod frame;
+pub(crate) mod health;
 mod info;
 mod labels;
 mod message_size;
 mod metadata;
+mod otlp;
 mod query;
 mod rules;
 mod statistics;
@@ -31,6 +33,7 @@ use axum::http::{Request, header};
 use axum::routing::post;
 
 use call::{Method, serve};
+use varve_wire::rpc::EXPORT_PATH;
 use varve_wire::thanos::REMOTE_WRITE_PATH;
 use varve_wire::thanos::query::{ExemplarsRequest, QueryRangeRequest, QueryRequest};
 use varve_wire::thanos::rules::RulesRequest;
@@ -39,14 +42,20 @@ use varve_wire::thanos::store::{LabelNamesRequest, LabelValuesRequest, SeriesReq
 
 use crate::serving::state::HttpState;
 
-/// The start of the paths of all methods.
-const PACKAGE: &str = "/thanos.";
+/// The starts of the paths of all methods.
+const PACKAGES: [&str; 3] = [
+    "/thanos.",
+    "/opentelemetry.proto.collector.metrics.",
+    "/grpc.health.",
+];
 
 /// Returns the routes of all methods.
 pub(crate) fn router() -> Router<HttpState> {
     let router = Router::new()
         .route(info::PATH, post(info::info))
-        .route(REMOTE_WRITE_PATH, post(write::write));
+        .route(REMOTE_WRITE_PATH, post(write::write))
+        .route(EXPORT_PATH, post(otlp::export))
+        .route(health::PATH, post(health::check));
     [
         method::<SeriesRequest>(),
         method::<LabelNamesRequest>(),
@@ -73,6 +82,7 @@ pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
         .headers()
         .get(header::CONTENT_TYPE)
         .map_or(&b""[..], |value| value.as_bytes());
+    let path = request.uri().path();
     content_type.starts_with(status::CONTENT_TYPE.as_bytes())
-        && request.uri().path().starts_with(PACKAGE)
+        && PACKAGES.iter().any(|package| path.starts_with(package))
 }

@@ -5,9 +5,13 @@ use std::fmt::Write as _;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use prost::Message as _;
 use varve_context::Limit;
 use varve_wire::grpc::ACCEPTED;
+use varve_wire::rpc::{Any, Duration, RetryInfo, RpcStatus};
 
 use crate::error::{ApiError, ErrorKind, LimitHit};
 
@@ -38,6 +42,8 @@ pub(super) struct Status {
     pub(super) message: String,
     /// The limit that the call exceeded.
     limit: Option<Limit>,
+    /// Seconds after which the client may retry, for a `RetryInfo`.
+    retry_after_s: Option<u64>,
 }
 
 impl Status {
@@ -46,6 +52,15 @@ impl Status {
             code,
             message: message.into(),
             limit: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// Adds a `RetryInfo`.
+    pub(super) fn retried_after(self, seconds: u64) -> Self {
+        Self {
+            retry_after_s: Some(seconds),
+            ..self
         }
     }
 
@@ -54,12 +69,13 @@ impl Status {
             code: Code::Ok,
             message: String::new(),
             limit: None,
+            retry_after_s: None,
         }
     }
 
     /// Returns the headers of the status.
     pub(super) fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(2);
+        let mut headers = HeaderMap::with_capacity(3);
         headers.insert("grpc-status", HeaderValue::from(self.code as u16));
         if !self.message.is_empty() {
             let message =
@@ -69,7 +85,33 @@ impl Status {
                 message.expect("percent-encoded text is visible ASCII"),
             );
         }
+        if let Some(seconds) = self.retry_after_s {
+            let details = BASE64.encode(self.with_retry_info(seconds).encode_to_vec());
+            headers.insert(
+                "grpc-status-details-bin",
+                HeaderValue::try_from(details).expect("Base64 is visible ASCII"),
+            );
+        }
         headers
+    }
+
+    fn with_retry_info(&self, seconds: u64) -> RpcStatus {
+        let retry_delay = Duration {
+            seconds: seconds.cast_signed(),
+            nanos: 0,
+        };
+        let info = RetryInfo {
+            retry_delay: Some(retry_delay),
+        };
+        let detail = Any {
+            type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
+            value: info.encode_to_vec(),
+        };
+        RpcStatus {
+            code: self.code as i32,
+            message: self.message.clone(),
+            details: vec![detail],
+        }
     }
 
     /// Returns a response without messages.
@@ -125,6 +167,7 @@ impl From<ApiError> for Status {
             code,
             message,
             limit,
+            retry_after_s: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::origin;
 use super::scope::required_scope;
 use super::state::HttpState;
 use crate::error::RETRY_AFTER_S;
+use crate::grpc;
 use crate::response::plain;
 use crate::ui;
 use crate::web_config::{Auth, Denied};
@@ -27,6 +28,8 @@ pub(crate) async fn authorize(
     let allowed = match origin::check(&request, &state.app.settings.web.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
         Ok(()) if ui::is_for_page(request.method(), request.uri().path()) => Ok(()),
+        // Load balancers and Kubernetes send no credentials with it.
+        Ok(()) if request.uri().path() == grpc::health::PATH => Ok(()),
         Ok(()) => {
             let challenge = challenge_for(&request);
             authenticate(web.auth.as_ref(), &mut request)

@@ -2,16 +2,18 @@
 
 use axum::http::Method;
 use varve_config::web::Scope;
+use varve_wire::rpc::EXPORT_PATH;
 use varve_wire::thanos::REMOTE_WRITE_PATH;
 
 /// Paths of administration, with everything under them.
 const ADMIN_PATHS: [&str; 4] = ["/api/v1/admin", "/debug", "/-/quit", "/-/reload"];
 /// Paths of writes, with everything under them.
-const WRITE_PATHS: [&str; 4] = [
+const WRITE_PATHS: [&str; 5] = [
     "/api/v1/write",
     "/api/v1/otlp",
     "/api/v1/import",
     REMOTE_WRITE_PATH,
+    EXPORT_PATH,
 ];
 
 /// Paths of Varve's own reads that compute with what a client sends: no page of another origin has
@@ -74,6 +76,7 @@ mod tests {
             "/thanos.WriteableStore/RemoteWrite",
             Scope::Write,
         );
+        check(Method::POST, EXPORT_PATH, Scope::Write);
         check(Method::POST, "/thanos.Store/Series", Scope::Read);
         check(Method::GET, "/api/v1/status/queries", Scope::Read);
         check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
