@@ -106,9 +106,9 @@ fn report(replayed: &ReplayStats, duration: Duration) {
             "The WAL is damaged. Its damaged bytes are quarantined."
         );
     }
-    if replayed.n_missing_files > 0 {
+    if replayed.n_file_gaps > 0 {
         tracing::error!(
-            files = replayed.n_missing_files,
+            files = replayed.n_file_gaps,
             "Files of the WAL are missing or empty. An unknown number of samples is lost."
         );
     }

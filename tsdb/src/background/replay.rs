@@ -87,7 +87,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
     }
     defined();
     let (mut stats, next_ref) = pool.install(|| replay.replay_samples())?;
-    stats.n_missing_files += source.n_missing_directories;
+    stats.n_file_gaps += source.n_missing_directories;
     let next_ref = check_next_ref(next_ref)?;
     // If no series was created during the replay, no refs need to be skipped.
     let unused =

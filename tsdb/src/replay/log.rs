@@ -128,7 +128,7 @@ impl LogReplay {
         for MissingFiles { path, reason } in missing {
             tracing::error!(?path, "files of the WAL are missing: {reason}");
             fail_on_damage(context, &path, 0, &reason)?;
-            self.stats.n_missing_files += 1;
+            self.stats.n_file_gaps += 1;
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl LogReplay {
                     ?path,
                     "a WAL segment has no header, an unknown number of samples is lost"
                 );
-                self.stats.n_missing_files += 1;
+                self.stats.n_file_gaps += 1;
                 self.count_read(size, context);
             }
             Opened::Damaged(size) => {

@@ -29,7 +29,7 @@ pub struct ReplayStats {
     pub n_missing_frames: u64,
     /// Segments and directories that are missing according to the names of the others: the number of
     /// gaps. Also segments without a header, whose samples are as unknown.
-    pub n_missing_files: u64,
+    pub n_file_gaps: u64,
     /// Damaged checkpoints. An older checkpoint was used instead, or the valid part of the damaged
     /// one.
     pub n_damaged_checkpoints: u64,
@@ -64,7 +64,7 @@ impl ReplayStats {
     pub fn is_damaged(&self) -> bool {
         self.damaged_bytes
             + self.n_missing_frames
-            + self.n_missing_files
+            + self.n_file_gaps
             + self.n_damaged_checkpoints
             + self.n_unknown_samples
             + self.n_unknown_exemplars
@@ -82,7 +82,7 @@ impl ReplayStats {
         self.torn_bytes += other.torn_bytes;
         self.damaged_bytes += other.damaged_bytes;
         self.n_missing_frames += other.n_missing_frames;
-        self.n_missing_files += other.n_missing_files;
+        self.n_file_gaps += other.n_file_gaps;
         self.n_damaged_checkpoints += other.n_damaged_checkpoints;
         self.n_lost_series += other.n_lost_series;
         self.read_bytes += other.read_bytes;

@@ -243,7 +243,7 @@ fn a_crash_at_any_step_of_a_rotation_leaves_the_old_state_or_the_new_one() {
             (
                 found.n_unknown_samples,
                 found.damaged_bytes,
-                found.n_missing_frames + found.n_missing_files
+                found.n_missing_frames + found.n_file_gaps
             ),
             (0, 0, 0),
             "{operation}"

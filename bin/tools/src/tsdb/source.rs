@@ -89,7 +89,7 @@ pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
     let (_, mut damage) = BlockSummary::check(path, false)?;
     let replayed = db.stats().replayed;
     if replayed.is_damaged() {
-        damage.append(wal_damage(path, replayed.n_missing_files)?);
+        damage.append(wal_damage(path, replayed.n_file_gaps)?);
     }
     Ok(damage)
 }

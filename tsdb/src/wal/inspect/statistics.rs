@@ -44,7 +44,7 @@ pub struct WalInspection {
     pub n_duplicates: u64,
     /// Number of gaps in the names of the files, and of segments without a header. What they had is
     /// unknown.
-    pub n_missing_files: u64,
+    pub n_file_gaps: u64,
     /// Number of files that a server removed before the last attempt read them.
     pub n_removed_files: u64,
 }
@@ -152,7 +152,7 @@ fn inspect_once(
             defined.contains(file, series)
         })?;
     for MissingFiles { path, reason } in missing(fs, dir, &files)? {
-        inspection.n_missing_files += 1;
+        inspection.n_file_gaps += 1;
         let kind = DamageKind::Missing;
         inspection.damage.push(&path, 0, kind, reason);
     }
@@ -197,7 +197,7 @@ impl WalInspection {
         if is_live {
             self.parts.file_headers += summary.integrity.version.map_or(0, |_| HEADER_SIZE as u64);
             self.parts.damaged += summary.integrity.damaged_bytes + summary.integrity.torn_bytes;
-            self.n_missing_files += u64::from(summary.integrity.has_no_header);
+            self.n_file_gaps += u64::from(summary.integrity.has_no_header);
         }
         if file.role != Role::Superseded {
             self.damage.append(damage);

@@ -29,10 +29,7 @@ fn head(stats: &Stats) -> Vec<MetricFamily> {
         ),
         ("varve_tsdb_replayed_torn_bytes", replayed.torn_bytes),
         ("varve_tsdb_replayed_damaged_bytes", replayed.damaged_bytes),
-        (
-            "varve_tsdb_replayed_missing_files",
-            replayed.n_missing_files,
-        ),
+        ("varve_tsdb_replayed_missing_files", replayed.n_file_gaps),
         (
             "varve_tsdb_background_panics_total",
             stats.n_background_panics,

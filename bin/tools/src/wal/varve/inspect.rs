@@ -94,21 +94,21 @@ fn sample_totals(found: &WalInspection) -> SampleTotals {
     totals
 }
 
-/// Returns an estimate of what a replay loses, and its causes. The replay found `n_missing_files`:
+/// Returns an estimate of what a replay loses, and its causes. The replay found `n_file_gaps`:
 /// it creates missing directories.
-fn lost(found: &WalInspection, n_missing_files: u64) -> String {
+fn lost(found: &WalInspection, n_file_gaps: u64) -> String {
     let sums = Sums::new(&found.files);
     let n_unknown_samples = found.n_unknown_samples;
     let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
     let n_known_samples = sums.n_samples.saturating_sub(n_unknown_samples);
-    let n_missing_files = found.n_missing_files.max(n_missing_files);
-    let lost = if n_missing_files > 0 || n_lost == 0 {
+    let n_file_gaps = found.n_file_gaps.max(n_file_gaps);
+    let lost = if n_file_gaps > 0 || n_lost == 0 {
         "an unknown number of samples".to_owned()
     } else {
         loss(n_lost, n_known_samples)
     };
-    let in_files = if n_missing_files > 0 {
-        format!("{n_missing_files} missing or empty files, ")
+    let in_files = if n_file_gaps > 0 {
+        format!("{n_file_gaps} missing or empty files, ")
     } else {
         String::new()
     };
@@ -147,7 +147,7 @@ impl Sums {
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub(crate) fn wal_damage(dir: &Path, n_missing_files: u64) -> Result<DamageReport> {
+pub(crate) fn wal_damage(dir: &Path, n_file_gaps: u64) -> Result<DamageReport> {
     let found =
         inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
     let mut damage = DamageReport::default();
@@ -155,7 +155,7 @@ pub(crate) fn wal_damage(dir: &Path, n_missing_files: u64) -> Result<DamageRepor
         &dir.join("wal"),
         0,
         DamageKind::Missing,
-        format!("in total, a replay loses {}", lost(&found, n_missing_files)),
+        format!("in total, a replay loses {}", lost(&found, n_file_gaps)),
     );
     damage.append(found.damage);
     Ok(damage)
@@ -328,7 +328,7 @@ fn json(found: &WalInspection) -> Value {
         "unknownSamples": found.n_unknown_samples,
         "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "duplicateSamples": found.n_duplicates,
-        "missingFiles": found.n_missing_files,
+        "missingFiles": found.n_file_gaps,
         "deletedFiles": found.n_removed_files,
         "totals": totals_json(&sample_totals(found)),
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),

@@ -128,8 +128,8 @@ fn count_fields(status: &ReplayStatus, stats: &ReplayStats) -> Vec<Field> {
         ),
         (
             "missingFiles",
-            "missing or empty files",
-            json!(stats.n_missing_files),
+            "gaps of missing files, or empty files",
+            json!(stats.n_file_gaps),
         ),
         (
             "damagedCheckpoints",
