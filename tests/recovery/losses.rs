@@ -357,17 +357,8 @@ fn samples_that_come_late_are_written_and_count_once() {
 fn one_bad_block_costs_only_itself() {
     for (file, lost) in [("meta.json", Value::Null), ("index", json!(1))] {
         let prometheus = Prometheus(TempDir::new().expect("make a temporary directory"));
-        let input = prometheus.0.path().join("input.om");
         let text = format!("a 1 {}\na 2 {}\n# EOF\n", T / 1000, T / 1000 + 36_000);
-        fs::write(&input, text).expect("write a file");
-        let input = input.display().to_string();
-        let made = prometheus.varve(&["tsdb", "create-blocks-from", "openmetrics", &input, "DIR"]);
-        assert!(made.status.success(), "{made:?}");
-        let mut blocks = Vec::new();
-        for entry in fs::read_dir(prometheus.dir()).expect("list the blocks") {
-            blocks.push(entry.expect("list the blocks").path());
-        }
-        blocks.sort();
+        let blocks = make_blocks(&prometheus, &text);
         assert_eq!(blocks.len(), 2);
         fs::write(blocks[1].join(file), "?").expect("damage a file");
 
@@ -404,6 +395,75 @@ fn one_bad_block_costs_only_itself() {
             "{totals}"
         );
     }
+}
+
+/// Writes blocks of two hours with the samples of a text in the OpenMetrics format, and returns them
+/// in order of time.
+fn make_blocks(prometheus: &Prometheus, text: &str) -> Vec<PathBuf> {
+    let input = prometheus.0.path().join("input.om");
+    fs::write(&input, text).expect("write a file");
+    let input = input.display().to_string();
+    let made = prometheus.varve(&["tsdb", "create-blocks-from", "openmetrics", &input, "DIR"]);
+    assert!(made.status.success(), "{made:?}");
+    let mut blocks = Vec::new();
+    for entry in fs::read_dir(prometheus.dir()).expect("list the blocks") {
+        let path = entry.expect("list the blocks").path();
+        if path.join("meta.json").is_file() {
+            blocks.push(path);
+        }
+    }
+    blocks.sort();
+    blocks
+}
+
+/// An import wrote the samples of a series under other labels, and deleted samples returned.
+#[test]
+fn a_block_whose_symbols_or_tombstones_fail_their_checksum_is_lost() {
+    for (file, offset) in [("index", 16), ("tombstones", 7)] {
+        let prometheus = Prometheus(TempDir::new().expect("make a temporary directory"));
+        let text = format!("a 1 {}\na 2 {}\n# EOF\n", T / 1000, T / 1000 + 36_000);
+        let blocks = make_blocks(&prometheus, &text);
+        let path = blocks[1].join(file);
+        let mut bytes = fs::read(&path).expect("read a file");
+        bytes[offset] ^= 1;
+        fs::write(&path, bytes).expect("write a file");
+        let losses = json!([{"cause": "in damaged blocks", "samples": 1}]);
+        let (code, totals) = prometheus.totals(&["wal", "verify", "DIR"]);
+        assert_eq!((code, &totals["kept"]), (Some(1), &json!(1)), "{totals}");
+        assert_eq!(
+            (&totals["losses"], &totals["unaccounted"]),
+            (&losses, &json!(0))
+        );
+        let bad = name_of(&blocks[1]);
+        for args in [
+            &["tsdb", "list", "DIR"][..],
+            &["tsdb", "dump", "DIR"],
+            &["tsdb", "import", "DIR", "OUT"],
+        ] {
+            let output = prometheus.varve(args);
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+            assert!(errors.contains(&bad), "{args:?}: {errors}");
+            assert!(errors.contains("checksum mismatch"), "{args:?}: {errors}");
+            let lost = printed.into_owned() + &errors;
+            assert!(lost.contains("lost, in damaged blocks"), "{args:?}: {lost}");
+        }
+        assert_eq!(
+            prometheus.varve(&["tsdb", "dump", "DIR"]).stdout,
+            dumped(&prometheus, "OUT")
+        );
+    }
+}
+
+/// Imports a directory, and returns a dump of the import.
+fn dumped(prometheus: &Prometheus, target: &str) -> Vec<u8> {
+    drop(prometheus.varve(&["tsdb", "import", "DIR", target]));
+    let out = prometheus.0.path().join("out").display().to_string();
+    let dump = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["tsdb", "dump", &out])
+        .output();
+    dump.expect("run varve").stdout
 }
 
 fn name_of(path: &Path) -> String {

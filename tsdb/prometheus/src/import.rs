@@ -21,7 +21,7 @@ use varve_tsdb::{Error, ImportWriter, Result};
 
 use super::block::BlockReader;
 use super::histogram_limits::remove_too_large;
-use super::losses::{IN_DAMAGED_BLOCKS, NOT_SUPPORTED};
+use super::losses::{NOT_SUPPORTED, lose_unread};
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
 
 /// Result of importing a block.
@@ -73,11 +73,7 @@ pub fn import_block(
         imported.totals.n_kept += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
-    // The description has the number of samples before damage.
-    let n_written = block.meta().stats.n_samples;
-    let n_lost = n_written.saturating_sub(imported.totals.n_found);
-    imported.totals.n_found += n_lost;
-    imported.totals.lose(IN_DAMAGED_BLOCKS, n_lost);
+    lose_unread(block.meta().stats.n_samples, &mut imported.totals);
     Ok(imported)
 }
 

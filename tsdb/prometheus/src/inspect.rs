@@ -14,7 +14,7 @@ use varve_tsdb::{Error, Result};
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::{HeadChunk, HeadChunkFiles};
-use super::losses::{IN_DAMAGED_BLOCKS, lose_block};
+use super::losses::{lose_block, lose_unread};
 use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX, truncated_before};
 use super::wal::{
     HEADER_SIZE, LogKind, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader,
@@ -424,22 +424,23 @@ impl Inspection {
                 return Ok(());
             }
         };
-        let expected = block.meta().stats.n_samples;
-        let n_samples = if depth == Depth::Everything {
-            block.verify(&mut self.damage)
-        } else {
-            expected
+        let n_written = block.meta().stats.n_samples;
+        let mut totals = match depth {
+            Depth::Everything => block.verify(&mut self.damage),
+            Depth::Summary => SampleTotals {
+                n_found: n_written,
+                n_kept: n_written,
+                ..SampleTotals::default()
+            },
         };
-        if n_samples != expected {
-            let n_lost = expected.saturating_sub(n_samples);
-            self.n_lost_samples += n_lost;
-            self.block_totals.lose(IN_DAMAGED_BLOCKS, n_lost);
-            let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
+        let n_found = totals.n_found;
+        if n_found != n_written {
+            let reason = format!("{n_found} samples are readable, meta.json has {n_written}");
             self.damage.push(dir, 0, DamageKind::Corrupt, reason);
         }
-        self.n_samples += n_samples;
-        self.block_totals.n_kept += n_samples;
-        self.block_totals.n_found += n_samples.max(expected);
+        self.n_lost_samples += lose_unread(n_written, &mut totals);
+        self.n_samples += totals.n_kept;
+        self.block_totals.append(&totals);
         self.blocks.push(block.meta().clone());
         Ok(())
     }

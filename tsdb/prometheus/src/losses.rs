@@ -29,3 +29,12 @@ pub fn lose_block(fs: &dyn Fs, dir: &Path, totals: &mut SampleTotals) -> u64 {
     totals.lose(IN_DAMAGED_BLOCKS, n_samples);
     n_samples
 }
+
+/// Adds the samples of an open block that were not found in it to `totals`, which have those that
+/// were. `n_written` is their number according to its description. Returns the number of lost ones.
+pub(crate) fn lose_unread(n_written: u64, totals: &mut SampleTotals) -> u64 {
+    let n_lost = n_written.saturating_sub(totals.n_found);
+    totals.n_found += n_lost;
+    totals.lose(IN_DAMAGED_BLOCKS, n_lost);
+    n_lost
+}

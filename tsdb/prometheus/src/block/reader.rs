@@ -1,4 +1,8 @@
 //! Reads the series of a block in label order.
+//!
+//! Invariant: no byte is used before the checksum over it was verified. A checksum says nothing of
+//! the place of a chunk. So a chunk counts as damaged if its samples are not in the time range that
+//! the index says. A chunk of an exchanged file with the same times is not found.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,8 +32,18 @@ const CRC_SIZE: usize = 4;
 pub struct BlockReader {
     meta: BlockMeta,
     index: IndexReader,
-    segments: Vec<(PathBuf, Arc<dyn ReadFile>)>,
+    /// Ascending by number.
+    segments: Vec<ChunkSegment>,
     tombstones: Tombstones,
+}
+
+/// An open file of chunks.
+#[derive(Debug)]
+struct ChunkSegment {
+    /// The number in its name, from 1.
+    number: u64,
+    path: PathBuf,
+    file: Arc<dyn ReadFile>,
 }
 
 /// A series of a block.
@@ -87,7 +101,8 @@ impl BlockReader {
     /// Opens the block in the directory `dir`. Reports damage that does not prevent reading series.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if no series can be read.
+    /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if no series can be read, or if
+    /// nobody knows the labels of the series or which samples are deleted.
     pub fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let meta = Self::read_meta(fs, dir)?;
         let index = IndexReader::open(fs, dir, damage)?;
@@ -96,7 +111,7 @@ impl BlockReader {
             meta,
             index,
             segments,
-            tombstones: tombstones::read(fs, dir, damage),
+            tombstones: tombstones::read(fs, dir)?,
         })
     }
 
@@ -116,20 +131,19 @@ impl BlockReader {
         }
     }
 
-    /// Reads the whole block and reports damage. Returns the number of readable samples.
-    pub fn verify(&self, damage: &mut DamageReport) -> u64 {
+    /// Reads the whole block and reports damage. Returns what became of its samples: those that can
+    /// be read are kept.
+    pub fn verify(&self, damage: &mut DamageReport) -> SampleTotals {
         self.index.check_postings(damage);
-        let mut n_samples = 0;
+        let mut totals = SampleTotals::default();
         let mut columns = SampleColumns::default();
         let mut cursor = self.cursor();
         while let Some(series) = cursor.next(damage) {
             columns.clear();
-            series.read_chunks(TimeRange::ALL, &mut columns, |chunk, reason| {
-                self.report(chunk, reason, damage)
-            });
-            n_samples += columns.len() as u64;
+            series.read_range(TimeRange::ALL, &mut columns, &mut totals, damage);
+            totals.n_kept += columns.len() as u64;
         }
-        n_samples
+        totals
     }
 
     /// Reads a chunk, or reports why it cannot be read.
@@ -140,18 +154,26 @@ impl BlockReader {
     }
 
     fn report(&self, chunk: &IndexedChunk, reason: String, damage: &mut DamageReport) {
-        let (segment, offset) = locate(chunk);
-        let path = match self.segments.get(segment) {
-            Some((path, _)) => path.clone(),
+        let (number, offset) = locate(chunk);
+        let path = match self.segment(number) {
+            Some(segment) => segment.path.clone(),
             // The file is missing.
-            None => PathBuf::from(format!("chunks/{:06}", segment + 1)),
+            None => PathBuf::from(format!("chunks/{number:06}")),
         };
         damage.push(&path, offset, DamageKind::Corrupt, reason);
     }
 
+    fn segment(&self, number: u64) -> Option<&ChunkSegment> {
+        let found = self
+            .segments
+            .binary_search_by_key(&number, |segment| segment.number);
+        found.ok().map(|idx| &self.segments[idx])
+    }
+
     fn try_read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<Chunk, String> {
-        let (segment, offset) = locate(chunk);
-        let (_, file) = self.segments.get(segment).ok_or("chunk file is missing")?;
+        let (number, offset) = locate(chunk);
+        let segment = self.segment(number).ok_or("chunk file is missing")?;
+        let file = &segment.file;
         let size = file.size().map_err(|error| error.to_string())?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; CHUNK_SIZE_GUESS.min(left)];
@@ -192,10 +214,10 @@ impl BlockReader {
     }
 }
 
-/// Returns the index of the chunk segment file of a chunk, and its offset there.
-fn locate(chunk: &IndexedChunk) -> (usize, u64) {
+/// Returns the number of the file of a chunk, and its offset there.
+fn locate(chunk: &IndexedChunk) -> (u64, u64) {
     (
-        (chunk.chunk_ref >> 32) as usize,
+        (chunk.chunk_ref >> 32) + 1,
         chunk.chunk_ref & u64::from(u32::MAX),
     )
 }
@@ -237,6 +259,12 @@ impl<'a> BlockSeries<'a> {
             .chunks
             .iter()
             .map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.chunk_ref))
+    }
+
+    /// Returns the ref of the series, as postings and tombstones use it.
+    #[cfg(test)]
+    pub(super) fn series_ref(&self) -> u64 {
+        self.block.index.series_ref(self.series.offset)
     }
 
     /// Returns `true` if a chunk overlaps a range.
@@ -321,20 +349,39 @@ impl<'a> BlockSeries<'a> {
                 continue;
             }
             columns.clear();
-            let decoded = self.block.try_read_chunk(chunk).and_then(
-                |Chunk {
-                     encoding, bytes, ..
-                 }| {
-                    chunk::decode(encoding, &bytes, &mut columns).map_err(|error| error.to_string())
-                },
-            );
-            if let Err(reason) = decoded {
+            if let Err(reason) = self.decode_chunk(chunk, &mut columns) {
                 report(chunk, reason);
             }
             n_samples += columns.len_within(range) as u64;
             dst.merge(&columns);
         }
         n_samples
+    }
+
+    /// Appends the samples of a chunk to empty columns. Of a damaged one, appends those before the
+    /// damage, and none if it is another chunk.
+    fn decode_chunk(
+        &self,
+        indexed: &IndexedChunk,
+        dst: &mut SampleColumns,
+    ) -> std::result::Result<(), String> {
+        let Chunk {
+            encoding, bytes, ..
+        } = self.block.try_read_chunk(indexed)?;
+        let decoded = chunk::decode(encoding, &bytes, dst).map_err(|error| error.to_string());
+        let IndexedChunk { min_ms, max_ms, .. } = *indexed;
+        // The checksum of a chunk says nothing of its place: a file may have the name of another.
+        let is_of_index = dst
+            .timestamps_ms
+            .iter()
+            .all(|time_ms| (min_ms..=max_ms).contains(time_ms));
+        if !is_of_index {
+            dst.clear();
+            return Err(format!(
+                "the samples of the chunk are not from {min_ms} to {max_ms}, as the index says"
+            ));
+        }
+        decoded
     }
 
     fn remove_deleted(&self, dst: &mut SampleColumns) {
@@ -354,16 +401,11 @@ impl<'a> BlockSeries<'a> {
     }
 }
 
-fn open_segments(
-    fs: &dyn Fs,
-    dir: &Path,
-    damage: &mut DamageReport,
-) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
+fn open_segments(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Vec<ChunkSegment>> {
     let mut segments = Vec::new();
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
-        if !name.bytes().all(|byte| byte.is_ascii_digit()) {
-            continue;
-        }
+        // Not its position in the list: a file before it may be missing.
+        let Ok(number) = name.parse() else { continue };
         let path = dir.join(&name);
         let file = fs.open(&path).map_err(Error::io("open", &path))?;
         let mut header = [0; HEADER_SIZE as usize];
@@ -378,7 +420,8 @@ fn open_segments(
                 "not the header of a chunk file",
             );
         }
-        segments.push((path, file));
+        segments.push(ChunkSegment { number, path, file });
     }
+    segments.sort_by_key(|segment| segment.number);
     Ok(segments)
 }

@@ -21,13 +21,18 @@ fn write_with(out: &Path, segment_size_max: u64, external_labels: &[(&str, &str)
     let mut writer =
         BlockWriter::with_segment_size(&testing::fs(), out, "test", &symbols, segment_size_max)
             .unwrap();
-    for (labels, n) in [(&[][..], 1), (&[("job", "a")], 500), (&[("job", "b")], 130)] {
+    let series: [(&[(&str, &str)], _); 3] = [
+        (&[], 5000..5001),
+        (&[("job", "a")], 0..500),
+        (&[("job", "b")], 7000..7130),
+    ];
+    for (labels, values) in series {
         let labels = [("__name__", "up")]
             .into_iter()
             .chain(labels.iter().copied());
-        writer
-            .add(labels, &encoded((0..n).map(|i| (i * 1000, i as f64))))
-            .unwrap();
+        let samples = (0..).zip(values);
+        let samples = samples.map(|(i, value)| (i * 1000, f64::from(value)));
+        writer.add(labels, &encoded(samples)).unwrap();
     }
     let external_labels = external_labels
         .iter()
@@ -160,41 +165,119 @@ fn chunks_continue_in_the_next_file() {
     assert_eq!(lens(&read(&dir).0), [500, 130, 1]);
 }
 
-/// Changes each byte of index and chunks, and truncates the files everywhere.
+/// Changes of a byte. The last one makes another version of the version.
+const CHANGES: [u8; 4] = [0x01, 0x80, 0x55, 0x03];
+
+/// Asserts that a block has only samples of `whole`, under the same labels, and that damage is
+/// reported if it has not all of them. Returns the number of samples.
+fn check_rest(dir: &Path, whole: &Samples, what: &str) -> u64 {
+    let (series, damage) = read(dir);
+    assert!(series == *whole || damage.n_damaged() > 0, "{what}");
+    for (labels, samples) in &series {
+        let in_whole = whole.get(labels);
+        let is_sound = |(time, bits)| in_whole.and_then(|all| all.get(time)) == Some(bits);
+        assert!(samples.iter().all(is_sound), "{what}: {labels}");
+    }
+    n_samples(&series)
+}
+
+/// Changes each byte of the files with a checksum, and truncates them everywhere. Symbols and
+/// tombstones were used although their checksum was wrong, and the version of the index was not
+/// checked: samples had the labels of other series, and deleted ones reappeared.
 #[test]
-fn damage_costs_only_what_is_damaged() {
+fn damage_costs_samples_but_makes_none() {
     let out = tempfile::tempdir().unwrap();
     let dir = out
         .path()
         .join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
-    let (whole, _) = read(&dir);
-    for file in ["index", "chunks/000001"] {
+    let series_ref = delete_some(&dir);
+    assert!(series_ref > 0);
+    let (whole, damage) = read(&dir);
+    assert_eq!((lens(&whole), damage.n_damaged()), (vec![400, 130, 1], 0));
+    for file in ["index", "chunks/000001", "tombstones"] {
         let path = dir.join(file);
         let bytes = std::fs::read(&path).unwrap();
-        for at in (0..bytes.len()).step_by(3) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x55;
-            std::fs::write(&path, &damaged).unwrap();
-            let (series, damage) = read(&dir);
-            // Postings are not read, and padding has no meaning.
-            assert!(series == whole || damage.n_damaged() > 0, "{file} {at}");
-            assert!(
-                n_samples(&series) + 121 >= 631 || file == "index",
-                "{file} {at}: {series:?}"
-            );
-            for (labels, samples) in &series {
-                let is_sound = |whole: &_| {
-                    samples
-                        .iter()
-                        .all(|(time, bits)| BTreeMap::get(whole, time) == Some(bits))
-                };
-                assert!(whole.get(labels).is_none_or(is_sound), "{file} {at}");
+        for at in 0..bytes.len() {
+            for change in CHANGES {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= change;
+                std::fs::write(&path, &damaged).unwrap();
+                let n_left = check_rest(&dir, &whole, &format!("{file} {at} {change}"));
+                let n_lost_max = if file == "chunks/000001" { 120 } else { 531 };
+                assert!(n_left + n_lost_max >= 531, "{file} {at}: {n_left}");
             }
             std::fs::write(&path, &bytes[..at]).unwrap();
-            let _ = read(&dir);
+            check_rest(&dir, &whole, &format!("{at} bytes of {file}"));
         }
         std::fs::write(&path, &bytes).unwrap();
     }
+}
+
+/// Deletes the samples from 100 s to 199 s of the second series of a block. Returns its ref.
+fn delete_some(dir: &Path) -> u64 {
+    let mut damage = DamageReport::default();
+    let block = BlockReader::open(&RealFs, dir, &mut damage).unwrap();
+    let mut cursor = block.cursor();
+    cursor.next(&mut damage).unwrap();
+    let series_ref = cursor.next(&mut damage).unwrap().series_ref();
+    let mut tombstone = Vec::new();
+    put_u64(&mut tombstone, series_ref);
+    put_i64(&mut tombstone, 100_000);
+    put_i64(&mut tombstone, 199_999);
+    let mut file = 0x0130_ba30_u32.to_be_bytes().to_vec();
+    file.push(1);
+    file.extend_from_slice(&tombstone);
+    file.extend_from_slice(&crc32c::crc32c(&tombstone).to_be_bytes());
+    std::fs::write(dir.join("tombstones"), file).unwrap();
+    series_ref
+}
+
+/// A chunk was read from the file that had the position of the missing one. A chunk of another file
+/// is found by its times.
+#[test]
+fn chunk_files_that_are_missing_or_exchanged_cost_samples_but_make_none() {
+    let out = tempfile::tempdir().unwrap();
+    let dir = out.path().join(write(out.path(), 300).ulid.to_string());
+    let (whole, _) = read(&dir);
+    let chunks = dir.join("chunks");
+    let n_files = std::fs::read_dir(&chunks).unwrap().count();
+    let path = |number: usize| chunks.join(format!("{number:06}"));
+    let away = out.path().join("away");
+    for number in 1..=n_files {
+        std::fs::rename(path(number), &away).unwrap();
+        assert!(check_rest(&dir, &whole, &format!("without {number}")) < 631);
+        if number < n_files {
+            std::fs::rename(path(number + 1), path(number)).unwrap();
+            assert!(
+                check_rest(
+                    &dir,
+                    &whole,
+                    &format!("{number} has the content of the next")
+                ) < 631
+            );
+            std::fs::rename(path(number), path(number + 1)).unwrap();
+        }
+        std::fs::rename(&away, path(number)).unwrap();
+    }
+    assert!(read(&dir).0 == whole);
+}
+
+/// A sample that a tombstone deletes counted as readable.
+#[test]
+fn deleted_samples_of_a_block_are_not_readable() {
+    let out = tempfile::tempdir().unwrap();
+    let dir = out
+        .path()
+        .join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
+    delete_some(&dir);
+    let mut damage = DamageReport::default();
+    let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
+    let totals = block.verify(&mut damage);
+    assert_eq!(
+        (totals.n_found, totals.n_kept, totals.n_deleted),
+        (631, 531, 100)
+    );
+    assert_eq!((totals.n_unaccounted(), damage.n_damaged()), (0, 0));
 }
 
 /// Reads recorded blocks: they have the samples that their descriptions claim.
@@ -207,7 +290,7 @@ fn recorded_blocks_are_read() {
         let mut damage = DamageReport::default();
         let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
         assert_eq!(
-            block.verify(&mut damage),
+            block.verify(&mut damage).n_kept,
             block.meta().stats.n_samples,
             "{dir:?}"
         );
@@ -295,6 +378,23 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     std::fs::write(path, index).unwrap();
 }
 
+/// Asserts that an index with the other version is not opened. Its symbols and series would be
+/// others.
+fn check_other_version(dir: &Path) {
+    let path = dir.join("index");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4] ^= 1 ^ 2;
+    std::fs::write(&path, &bytes).unwrap();
+    let opened = BlockReader::open(&RealFs, dir, &mut DamageReport::default());
+    let error = opened.unwrap_err().to_string();
+    assert!(
+        error.contains("the version of the index contradicts"),
+        "{error}"
+    );
+    bytes[4] ^= 1 ^ 2;
+    std::fs::write(&path, &bytes).unwrap();
+}
+
 #[test]
 fn an_index_of_version_1_is_read() {
     let out = tempfile::tempdir().unwrap();
@@ -302,6 +402,7 @@ fn an_index_of_version_1_is_read() {
         .path()
         .join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
+    check_other_version(&dir);
     // The same series and chunks as in the index of version 2.
     let mut damage = DamageReport::default();
     let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
@@ -322,5 +423,8 @@ fn an_index_of_version_1_is_read() {
     assert!(found == whole);
     let block = BlockReader::open(&RealFs, &dir, &mut DamageReport::default()).unwrap();
     let mut damage = DamageReport::default();
-    assert_eq!((block.verify(&mut damage), damage.n_damaged()), (631, 0));
+    let totals = block.verify(&mut damage);
+    assert_eq!((totals.n_kept, damage.n_damaged()), (631, 0));
+    drop(block);
+    check_other_version(&dir);
 }

@@ -7,18 +7,19 @@
 //! u32         CRC-32C of the tombstones
 //! ```
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use hashbrown::HashMap;
 use varve_env::Fs;
-use varve_env::damage::{DamageKind, DamageReport};
 use varve_model::TimeRange;
+use varve_tsdb::{Error, Result};
 
 use crate::cursor::Cursor;
 
 const MAGIC: u32 = 0x0130_ba30;
 const VERSION: u8 = 1;
-const HEADER_SIZE: usize = 5;
+const CRC_SIZE: usize = 4;
 /// Maximum size of a file that is read.
 const SIZE_MAX: u64 = 1 << 30;
 /// Contents of a file without tombstones.
@@ -27,78 +28,60 @@ pub(super) const EMPTY_FILE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0
 /// Time ranges by series ref.
 pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
 
-/// Reads the tombstones of a block. A missing file means none. Reports damage, and returns the
-/// tombstones before it.
-pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombstones {
+/// Reads the tombstones of a block. A missing file means none.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Version`]; [`Error::Corrupt`] if the file is damaged. Then nobody knows
+/// which samples are deleted: with some or none of the tombstones, deleted samples would reappear,
+/// with wrong ones others would be missing.
+pub(super) fn read(fs: &dyn Fs, dir: &Path) -> Result<Tombstones> {
     let path = dir.join("tombstones");
     match fs.read(&path, SIZE_MAX) {
-        Ok(bytes) => parse(&bytes, &path, damage),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tombstones::new(),
-        Err(error) => {
-            damage.push(
-                &path,
-                0,
-                DamageKind::Corrupt,
-                format!("cannot read file: {error}"),
-            );
-            Tombstones::new()
-        }
+        Ok(bytes) => parse(&bytes, &path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Tombstones::new()),
+        Err(error) => Err(Error::io("read", &path)(error)),
     }
 }
 
-fn parse(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> Tombstones {
-    let mut tombstones = Tombstones::new();
-    let mut src = Cursor::new(bytes);
-    match (
-        src.be_u32(),
-        src.u8(),
-        bytes.len().checked_sub(HEADER_SIZE + 4),
-    ) {
-        (Some(MAGIC), Some(VERSION), Some(size)) => {
-            src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size])
+fn parse(bytes: &[u8], path: &Path) -> Result<Tombstones> {
+    let mut header = Cursor::new(bytes);
+    match (header.be_u32(), header.u8()) {
+        (Some(MAGIC), Some(VERSION)) => {}
+        (Some(MAGIC), Some(found)) => {
+            return Err(Error::Version {
+                path: path.to_owned(),
+                found: u32::from(found),
+                supported: u32::from(VERSION),
+            });
         }
-        (Some(MAGIC), Some(version), Some(_)) => {
-            damage.push(
-                path,
-                4,
-                DamageKind::Unsupported,
-                format!("unknown format version {version}"),
-            );
-            return tombstones;
-        }
-        _ => {
-            damage.push(
-                path,
-                0,
-                DamageKind::Corrupt,
-                "not the header of a tombstone file",
-            );
-            return tombstones;
-        }
+        _ => return Err(corrupt(path, 0, "not the header of a tombstone file")),
     }
-    let checksum = &bytes[bytes.len() - 4..];
-    if crc32c::crc32c(src.rest).to_be_bytes() != checksum {
-        damage.push(
-            path,
-            (bytes.len() - 4) as u64,
-            DamageKind::Corrupt,
-            "checksum mismatch of the tombstones",
-        );
+    let Some((tombstones, checksum)) = header.rest.split_last_chunk::<CRC_SIZE>() else {
+        return Err(corrupt(path, bytes.len(), "truncated tombstone file"));
+    };
+    if crc32c::crc32c(tombstones).to_be_bytes() != *checksum {
+        let offset = bytes.len() - CRC_SIZE;
+        return Err(corrupt(path, offset, "checksum mismatch of the tombstones"));
     }
+
+    let mut src = Cursor::new(tombstones);
+    let mut found = Tombstones::new();
     while !src.is_empty() {
-        let offset = bytes.len() - 4 - src.len();
+        let offset = bytes.len() - CRC_SIZE - src.len();
         let Some((series, range)) = take(&mut src) else {
-            damage.push(
-                path,
-                offset as u64,
-                DamageKind::Corrupt,
-                "truncated tombstone",
-            );
-            break;
+            return Err(corrupt(path, offset, "truncated tombstone"));
         };
-        tombstones.entry(series).or_default().push(range);
+        found.entry(series).or_default().push(range);
     }
-    tombstones
+    Ok(found)
+}
+
+fn corrupt(path: &Path, offset: usize, reason: &str) -> Error {
+    Error::Corrupt {
+        path: path.to_owned(),
+        offset: offset as u64,
+        reason: format!("{reason}: move the file away to read all samples, also deleted ones"),
+    }
 }
 
 fn take(src: &mut Cursor<'_>) -> Option<(u64, TimeRange)> {
@@ -114,27 +97,36 @@ fn take(src: &mut Cursor<'_>) -> Option<(u64, TimeRange)> {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], n: usize, n_damaged: u64) {
-        let mut damage = DamageReport::default();
-        assert_eq!(
-            parse(bytes, Path::new("t"), &mut damage).len(),
-            n,
-            "{bytes:?}"
-        );
-        assert_eq!(damage.n_damaged(), n_damaged, "{damage:?}");
+    /// Returns the number of series with tombstones, or the beginning of the error.
+    fn parsed(bytes: &[u8]) -> std::result::Result<usize, String> {
+        let parsed = parse(bytes, Path::new("t"));
+        parsed
+            .map(|found| found.len())
+            .map_err(|error| error.to_string())
     }
 
+    /// Some of the tombstones were applied, or wrong ones.
     #[test]
-    fn tombstones_before_damage_are_read() {
-        check(&EMPTY_FILE, 0, 0);
+    fn damaged_tombstones_are_not_applied() {
         let mut one = EMPTY_FILE[..5].to_vec();
         one.extend_from_slice(&[7, 2, 4]);
         one.extend_from_slice(&crc32c::crc32c(&[7, 2, 4]).to_be_bytes());
-        check(&one, 1, 0);
+        assert_eq!((parsed(&EMPTY_FILE), parsed(&one)), (Ok(0), Ok(1)));
+        for len in 0..one.len() {
+            assert!(parsed(&one[..len]).is_err(), "{len}");
+        }
+        for at in 0..one.len() {
+            let mut damaged = one.clone();
+            damaged[at] ^= 1;
+            assert!(parsed(&damaged).is_err(), "{at}");
+        }
         one[6] ^= 1;
-        check(&one, 1, 1);
-        check(&one[..10], 0, 2);
-        check(b"", 0, 1);
-        check(&[0x01, 0x30, 0xba, 0x30, 9, 0, 0, 0, 0], 0, 1);
+        let error = parsed(&one).unwrap_err();
+        assert!(
+            error.contains("checksum mismatch of the tombstones"),
+            "{error}"
+        );
+        let newer = [0x01, 0x30, 0xba, 0x30, 9, 0, 0, 0, 0];
+        assert!(parsed(&newer).unwrap_err().contains("version"));
     }
 }

@@ -2,7 +2,14 @@
 //!
 //! Series can be read even without the table of contents: they follow the symbols. The whole file
 //! is in memory.
+//!
+//! Invariants
+//! 1. No byte is used before the checksum over it was verified. Without sound symbols, no series has
+//!    labels, so an index with damaged ones is not opened.
+//! 2. The version has no checksum. The first ref of the postings proves it: version 1 counts refs in
+//!    bytes, version 2 in units of 16. Without a table of contents nothing proves it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use varve_env::Fs;
@@ -14,7 +21,10 @@ use crate::cursor::Cursor;
 
 /// Maximum size of an index that is read: its refs can address 64 GiB.
 const INDEX_SIZE_MAX: u64 = 64 << 30;
+const VERSION_OFFSET: u64 = 4;
 const HEADER_SIZE: usize = 5;
+/// Size of the size of a section.
+const SIZE_SIZE: usize = 4;
 const CONTENTS_SIZE: usize = 6 * 8 + CRC_SIZE;
 const CRC_SIZE: usize = 4;
 /// Maximum size of a series that is searched for after damage.
@@ -28,9 +38,17 @@ pub(in crate::block) struct IndexReader {
     is_v1: bool,
     /// Location of each symbol.
     symbols: Vec<Symbol>,
-    series: std::ops::Range<usize>,
-    /// Offsets of postings and their table, if the table of contents is valid.
-    postings: Option<(usize, usize)>,
+    series: Range<usize>,
+    /// Offset of the table of postings, if the table of contents is valid.
+    postings_table: Option<usize>,
+}
+
+/// What the table of contents says.
+#[derive(Debug)]
+struct Contents {
+    series: Range<usize>,
+    /// Offset of the table of postings.
+    postings_table: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,25 +93,22 @@ impl IndexReader {
             }
             _ => return Err(corrupt(&path, 0, "not the header of an index")),
         };
-        let (symbols, behind_symbols) = read_symbols(&bytes)
+        let table = section(&bytes, HEADER_SIZE).ok_or_else(|| {
+            let reason = "checksum mismatch of the symbol table";
+            corrupt(&path, HEADER_SIZE as u64, reason)
+        })?;
+        let symbols = read_symbols(table)
             .ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "invalid symbol table"))?;
-        let checked = section(&bytes, HEADER_SIZE).is_some();
-        if !checked {
-            damage.push(
-                &path,
-                HEADER_SIZE as u64,
-                DamageKind::Corrupt,
-                "checksum mismatch of the symbol table",
-            );
+        let behind_symbols = HEADER_SIZE + SIZE_SIZE + table.len() + CRC_SIZE;
+        let is_v1 = version == 1;
+        let contents = Contents::read(&bytes, behind_symbols);
+        if let Some(contents) = &contents
+            && contents.contradicts_version(&bytes, is_v1)
+        {
+            let reason = "the version of the index contradicts its refs of series";
+            return Err(corrupt(&path, VERSION_OFFSET, reason));
         }
-        let contents = contents(&bytes)
-            .filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
-        let mut series = behind_symbols..bytes.len();
-        let postings = contents.map(|[_, start, end, _, postings, table]| {
-            series = start..end.max(start);
-            (postings, table)
-        });
-        if postings.is_none() {
+        if contents.is_none() {
             let offset = bytes.len().saturating_sub(CONTENTS_SIZE);
             damage.push(
                 &path,
@@ -102,12 +117,16 @@ impl IndexReader {
                 "invalid table of contents",
             );
         }
+        let series = match &contents {
+            Some(contents) => contents.series.clone(),
+            None => behind_symbols..bytes.len(),
+        };
         Ok(Self {
             path,
-            is_v1: version == 1,
+            is_v1,
             symbols,
             series,
-            postings,
+            postings_table: contents.map(|contents| contents.postings_table),
             bytes,
         })
     }
@@ -153,7 +172,7 @@ impl IndexReader {
             });
             // Without a table of contents, the end of the series is unknown: these bytes are the
             // section that follows.
-            if self.postings.is_some() || found.is_some() {
+            if self.postings_table.is_some() || found.is_some() {
                 damage.push(
                     &self.path,
                     *offset as u64,
@@ -178,7 +197,7 @@ impl IndexReader {
 
     /// Verifies the postings and their table. Returns the number of postings.
     pub(in crate::block) fn check_postings(&self, damage: &mut DamageReport) -> u64 {
-        let Some((_, table)) = self.postings else {
+        let Some(table) = self.postings_table else {
             return 0;
         };
         let Some(content) = section(&self.bytes, table) else {
@@ -298,17 +317,77 @@ impl IndexReader {
     }
 }
 
-/// Returns the symbols and the end of their section.
-fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
-    let mut src = Cursor::new(&bytes[HEADER_SIZE..]);
-    let size = usize::try_from(src.be_u32()?).ok()?;
-    let end = HEADER_SIZE + 4 + size + CRC_SIZE;
-    let mut src = Cursor::new(src.bytes(size)?);
+impl Contents {
+    /// Reads the table of contents of an index whose symbols end at `behind_symbols`. Returns `None`
+    /// if its checksum is wrong, or if a section is elsewhere.
+    fn read(bytes: &[u8], behind_symbols: usize) -> Option<Self> {
+        let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
+        let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);
+        if crc32c::crc32c(offsets).to_be_bytes() != checksum {
+            return None;
+        }
+        let mut src = Cursor::new(offsets);
+        let mut offsets = [0; 6];
+        for offset in &mut offsets {
+            *offset = usize::try_from(src.be_u64()?).ok()?;
+        }
+
+        let [symbols, start, behind_series @ ..] = offsets;
+        let [_, _, _, postings_table] = behind_series;
+        // An unused section may have no offset.
+        let end = behind_series
+            .into_iter()
+            .filter(|&offset| offset >= start)
+            .min()?;
+        let is_in_place = symbols == HEADER_SIZE
+            && is_padded(behind_symbols, start)
+            && (end..bytes.len()).contains(&postings_table);
+        is_in_place.then_some(Self {
+            series: start..end,
+            postings_table,
+        })
+    }
+
+    /// Returns `true` if the first ref of the postings is not that of the first series, in the unit
+    /// of the version.
+    fn contradicts_version(&self, bytes: &[u8], is_v1: bool) -> bool {
+        let Some(series_ref) = self.first_series_ref(bytes) else {
+            return false;
+        };
+        let unit = if is_v1 { 1 } else { SERIES_ALIGN as usize };
+        !is_padded(self.series.start, series_ref as usize * unit)
+    }
+
+    /// Returns the first ref of the postings of all series, which come first. `None` if there is
+    /// none, or if they are damaged.
+    fn first_series_ref(&self, bytes: &[u8]) -> Option<u32> {
+        let mut table = Cursor::new(section(bytes, self.postings_table)?);
+        let _n_entries = table.be_u32()?;
+        let is_of_label =
+            table.uvarint()? != 2 || !table.string()?.is_empty() || !table.string()?.is_empty();
+        if is_of_label {
+            return None;
+        }
+        let offset = usize::try_from(table.uvarint()?).ok()?;
+        let mut postings = Cursor::new(section(bytes, offset)?);
+        let _n_series = postings.be_u32()?;
+        postings.be_u32()
+    }
+}
+
+/// Returns `true` if only padding is between the end of a section or series and the next one.
+fn is_padded(end: usize, next: usize) -> bool {
+    (end..end + SERIES_ALIGN as usize).contains(&next)
+}
+
+/// Returns the symbols of a table with a valid checksum.
+fn read_symbols(table: &[u8]) -> Option<Vec<Symbol>> {
+    let mut src = Cursor::new(table);
     let n_symbols = usize::try_from(src.be_u32()?)
         .ok()
         .filter(|&n| n <= src.len())?;
     let mut symbols = Vec::with_capacity(n_symbols);
-    let content_end = HEADER_SIZE + 4 + size;
+    let content_end = HEADER_SIZE + SIZE_SIZE + table.len();
     for _ in 0..n_symbols {
         let offset = u32::try_from(content_end - src.len()).ok()?;
         let text = src.string()?;
@@ -319,7 +398,7 @@ fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
             size: u32::try_from(text.len()).ok()?,
         });
     }
-    (end <= bytes.len()).then_some((symbols, end))
+    src.is_empty().then_some(symbols)
 }
 
 /// Returns the content of the section at an offset, if its checksum is valid.
@@ -328,21 +407,6 @@ fn section(bytes: &[u8], offset: usize) -> Option<&[u8]> {
     let size = usize::try_from(src.be_u32()?).ok()?;
     let content = src.bytes(size)?;
     (src.be_u32()? == crc32c::crc32c(content)).then_some(content)
-}
-
-/// Returns the offsets in the table of contents, if its checksum is valid.
-fn contents(bytes: &[u8]) -> Option<[usize; 6]> {
-    let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
-    let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);
-    if crc32c::crc32c(offsets).to_be_bytes() != checksum {
-        return None;
-    }
-    let mut src = Cursor::new(offsets);
-    let mut contents = [0; 6];
-    for offset in &mut contents {
-        *offset = usize::try_from(src.be_u64()?).ok()?;
-    }
-    Some(contents)
 }
 
 fn corrupt(path: &Path, offset: u64, reason: &str) -> Error {
