@@ -48,8 +48,8 @@ impl Default for ExportOptions {
 
 /// Writes the samples of a store to Prometheus' blocks in the directory `out`, oldest block first.
 ///
-/// The same samples give the same block, and existing blocks are kept, so an interrupted export can
-/// be repeated.
+/// The same samples give the same block. Existing blocks are kept, unless they are damaged. So an
+/// interrupted export can be repeated.
 ///
 /// # Errors
 /// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than

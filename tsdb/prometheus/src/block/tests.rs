@@ -280,6 +280,36 @@ fn deleted_samples_of_a_block_are_not_readable() {
     assert_eq!((totals.n_unaccounted(), damage.n_damaged()), (0, 0));
 }
 
+/// A block of an earlier run that lost bytes was kept, and printed as if it were complete.
+#[test]
+fn a_damaged_block_of_an_earlier_run_is_written_anew() {
+    let out = tempfile::tempdir().unwrap();
+    let meta = write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
+    let dir = out.path().join(meta.ulid.to_string());
+    let (whole, _) = read(&dir);
+    for file in ["index", "chunks/000001", "tombstones", "meta.json"] {
+        let path = dir.join(file);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut changed = bytes.clone();
+        changed[bytes.len() - 2] ^= 1;
+        for damaged in [&bytes[..bytes.len() / 2], &changed] {
+            std::fs::write(&path, damaged).unwrap();
+            assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
+            let (series, damage) = read(&dir);
+            assert_eq!(damage.entries(), [], "{file}");
+            assert!(series == whole, "{file}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
+        assert!(read(&dir).0 == whole, "no {file}");
+    }
+    // What Prometheus changed in a sound block stays.
+    delete_some(&dir);
+    write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
+    assert_eq!(n_samples(&read(&dir).0), 531);
+    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1);
+}
+
 /// Reads recorded blocks: they have the samples that their descriptions claim.
 #[test]
 fn recorded_blocks_are_read() {

@@ -14,12 +14,15 @@ use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
 use super::group::SeriesGroup;
 use super::index::{IndexEntries, IndexWriter, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
+use super::reader::BlockReader;
 use super::tombstones;
 use super::ulid::Ulid;
 use crate::chunk::Chunk;
 
 /// Suffix of the directory of an unfinished block, which Prometheus removes when it starts.
 const UNFINISHED: &str = "tmp-for-creation";
+/// Number of bytes of two files that are compared at once.
+const COMPARED_SIZE: usize = 1 << 20;
 
 /// Fields of the description that do not follow from the content.
 #[derive(Debug, Clone, Default)]
@@ -149,7 +152,7 @@ impl<'a> BlockWriter<'a> {
         self.stats
     }
 
-    /// Finishes the block. An existing block with the same content is kept.
+    /// Finishes the block. An existing block with the same content is kept. It replaces a damaged one.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -228,19 +231,71 @@ impl<'a> BlockWriter<'a> {
     }
 }
 
-/// Writes the last files of a block, and renames its directory. A block that exists already stays.
+/// Writes the last files of a block, and renames its directory. A block that exists already stays,
+/// unless it is damaged.
 fn put_in_place(fs: &dyn Fs, dir: &Path, out: &Path, meta: &BlockMeta) -> Result<()> {
     write(fs, &dir.join("tombstones"), &tombstones::EMPTY_FILE)?;
     write(fs, &dir.join("meta.json"), &meta.to_json())?;
     fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     let target = out.join(meta.ulid.to_string());
-    if fs.list(&target).is_ok() {
+    if is_whole(fs, &target, dir, meta)? {
         remove_block(fs, dir)?;
     } else {
+        remove_block(fs, &target)?;
         fs.rename(dir, &target).map_err(Error::io("rename", dir))?;
     }
     // An existing block may be of a process that ended before it could do this.
     fs.sync_dir(out).map_err(Error::io("sync", out))
+}
+
+/// Returns `true` if the block `existing` has the content of the block `new`: the same index and
+/// chunks, and readable other files, which Prometheus may have changed.
+fn is_whole(fs: &dyn Fs, existing: &Path, new: &Path, meta: &BlockMeta) -> Result<bool> {
+    let has_description = BlockReader::read_meta(fs, existing).is_ok_and(|found| {
+        (found.ulid, found.min_ms, found.max_ms) == (meta.ulid, meta.min_ms, meta.max_ms)
+            && found.stats.n_samples == meta.stats.n_samples
+    });
+    if !has_description || tombstones::read(fs, existing).is_err() {
+        return Ok(false);
+    }
+    let chunks = new.join("chunks");
+    let mut paths = vec![PathBuf::from("index")];
+    for name in fs.list(&chunks).map_err(Error::io("list", &chunks))? {
+        paths.push(Path::new("chunks").join(name));
+    }
+    for path in paths {
+        if !has_content(fs, &existing.join(&path), &new.join(&path))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns `true` if the file `existing` can be read and has the bytes of the file `new`.
+fn has_content(fs: &dyn Fs, existing: &Path, new: &Path) -> Result<bool> {
+    let file = fs.open(new).map_err(Error::io("open", new))?;
+    let size = file.size().map_err(Error::io("read the size of", new))?;
+    let Ok(other) = fs.open(existing) else {
+        return Ok(false);
+    };
+    if other.size().ok() != Some(size) {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; COMPARED_SIZE];
+    let mut other_bytes = vec![0; COMPARED_SIZE];
+    let mut offset = 0;
+    while offset < size {
+        let len =
+            usize::try_from(size - offset).map_or(COMPARED_SIZE, |left| left.min(COMPARED_SIZE));
+        file.read_at(&mut bytes[..len], offset)
+            .map_err(Error::io("read", new))?;
+        let read = other.read_at(&mut other_bytes[..len], offset);
+        if read.is_err() || bytes[..len] != other_bytes[..len] {
+            return Ok(false);
+        }
+        offset += len as u64;
+    }
+    Ok(true)
 }
 
 fn write(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> Result<()> {
