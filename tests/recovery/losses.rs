@@ -466,6 +466,46 @@ fn dumped(prometheus: &Prometheus, target: &str) -> Vec<u8> {
     dump.expect("run varve").stdout
 }
 
+/// Samples that come late counted as covered by the blocks, which do not have them, if the WBL was
+/// lost.
+#[test]
+fn late_samples_before_the_end_of_the_blocks_are_written_if_the_wbl_is_lost() {
+    let wbl: [(&str, Damage, u64); 3] = [
+        ("sound", |_| {}, 0),
+        (
+            "lost",
+            |prometheus| fs::remove_dir_all(prometheus.path("wbl")).expect("remove the WBL"),
+            1,
+        ),
+        (
+            "empty",
+            |prometheus| fs::write(prometheus.path("wbl/00000000"), "").expect("empty the WBL"),
+            0,
+        ),
+    ];
+    for (name, damage, n_written) in wbl {
+        let prometheus = with_late_samples();
+        // The block ends after the late samples, and before the others.
+        let end_s = (T + 112 * INTERVAL_MS) / 1000;
+        let blocks = make_blocks(&prometheus, &format!("series_0 1 {end_s}\n# EOF\n"));
+        let path = blocks[0].join("meta.json");
+        let meta = fs::read(&path).expect("read a file");
+        let mut meta: Value = serde_json::from_slice(&meta).expect("JSON");
+        meta["maxTime"] = json!(T + 112 * INTERVAL_MS);
+        fs::write(&path, meta.to_string()).expect("write a file");
+        damage(&prometheus);
+        let (code, totals) = prometheus.totals(&["wal", "recover", "DIR", "--to-blocks", "OUT"]);
+        let n_late = LATE.count() as u64;
+        let n_kept = N as u64 - 112 + n_late * (n_written + u64::from(name == "sound"));
+        assert_eq!(
+            (code, &totals["kept"]),
+            (Some(0), &json!(n_kept)),
+            "{name}: {totals}"
+        );
+        assert_eq!(totals["unaccounted"], 0, "{name}: {totals}");
+    }
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name()
         .expect("a block has a name")

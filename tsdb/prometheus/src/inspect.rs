@@ -58,7 +58,7 @@ pub struct Inspection {
     /// [`Depth::Everything`].
     pub n_lost_samples: u64,
     /// What became of the samples of the blocks. Those that can be read are kept.
-    /// [`recover::count`](crate::recover::count) returns what becomes of the others.
+    /// [`recover::dry_run`](crate::recover::dry_run) returns what becomes of the others.
     pub block_totals: SampleTotals,
     /// End of the blocks: earlier in-order samples of the WAL are in blocks.
     covered_before_ms: i64,

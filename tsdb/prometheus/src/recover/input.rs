@@ -23,6 +23,9 @@ pub(crate) struct Input {
     pub(super) head_chunks: Vec<HeadChunk>,
     /// In-order samples before this timestamp are in blocks.
     pub(super) min_valid_ms: i64,
+    /// Samples may be missing from the WBL, so that out-of-order samples of the WAL before
+    /// `min_valid_ms` may be nowhere else.
+    pub(super) is_wbl_lost: bool,
     /// Number of blocks with a damaged description, which a recovery does not read.
     pub(super) n_damaged_blocks: u64,
 }
@@ -48,6 +51,8 @@ impl Input {
         report.n_head_chunks = head_chunks.len() as u64;
         report.checkpoint = wal.checkpoint;
         report.n_segments = (wal.segments.len() + wbl.segments.len()) as u64;
+        let min_valid_ms = report.covered_before_ms.unwrap_or(i64::MIN);
+        let is_wbl_lost = min_valid_ms > i64::MIN && is_lost(fs, &wbl.segments);
         let in_order = wal
             .segments
             .into_iter()
@@ -59,12 +64,12 @@ impl Input {
                     .map(|segment| (segment, LogKind::Wbl)),
             )
             .collect();
-        let min_valid_ms = report.covered_before_ms.unwrap_or(i64::MIN);
         Ok(Self {
             segments,
             head,
             head_chunks,
             min_valid_ms,
+            is_wbl_lost,
             n_damaged_blocks,
         })
     }
@@ -94,6 +99,22 @@ impl Input {
             .count();
         start..start + n_chunks
     }
+}
+
+/// Returns `true` if a WBL with these segments has none, or a damaged one. The replay reports the
+/// damage.
+///
+/// Prometheus leaves an empty segment when it has written the samples of a WBL to blocks. Without
+/// out-of-order samples there was no WBL, and no sample of the WAL is out of order either.
+fn is_lost(fs: &dyn Fs, segments: &[Segment]) -> bool {
+    let mut damage = DamageReport::default();
+    for segment in segments {
+        let Ok(mut reader) = SegmentReader::open(fs, segment) else {
+            return true;
+        };
+        while reader.next(&mut damage).is_some() {}
+    }
+    segments.is_empty() || damage.n_damaged() > 0
 }
 
 /// Returns the timestamp before which the WAL was truncated according to its checkpoint. Prometheus

@@ -20,7 +20,8 @@
 //! - In-order samples are dropped if they are older than the end of the newest block, or older than
 //!   the time at which the WAL was truncated. Prometheus 3.16 and later write that time into the
 //!   checkpoint. Blocks of out-of-order samples, of stale series and of selected series do not
-//!   count.
+//!   count. If the WBL is missing or damaged, only those are dropped that are not older than an
+//!   earlier sample of their series in the WAL.
 //! - Head chunks of a series come before its WAL samples, and have those of their time range.
 //! - Unlike there, a sample that is not newer than an earlier one of the WAL counts as out of order:
 //!   the WBL, where Prometheus expects it, may be lost, and segments may be exchanged.
@@ -83,23 +84,15 @@ pub fn recover(
     options: &RecoverOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
-    let files = Files {
-        fs,
-        source,
-        out,
-        blocks_fs: fs,
-    };
-    let target = Target::Prometheus;
-    let ((), report) = replay_and_write(&files, target, options, progress, output::write_blocks)?;
-    Ok(report)
+    write_to(fs, fs, source, out, options, progress)
 }
 
-/// Dry run of [`recover`]: returns its report. The directory `scratch` gets what does not fit in
-/// memory, and no blocks.
+/// Returns the report that [`recover`] would return. Writes no blocks. The directory `scratch` gets
+/// what does not fit in memory.
 ///
 /// # Errors
 /// The errors of [`recover`].
-pub fn count(
+pub fn dry_run(
     fs: &Arc<dyn Fs>,
     source: &Path,
     scratch: &Path,
@@ -107,11 +100,23 @@ pub fn count(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report> {
     let read_only: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
+    write_to(fs, &read_only, source, scratch, options, progress)
+}
+
+/// Recovers Prometheus' blocks to the directory `out` of the file system `blocks_fs`.
+fn write_to(
+    fs: &Arc<dyn Fs>,
+    blocks_fs: &Arc<dyn Fs>,
+    source: &Path,
+    out: &Path,
+    options: &RecoverOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report> {
     let files = Files {
         fs,
         source,
-        out: scratch,
-        blocks_fs: &read_only,
+        out,
+        blocks_fs,
     };
     let target = Target::Prometheus;
     let ((), report) = replay_and_write(&files, target, options, progress, output::write_blocks)?;
@@ -204,7 +209,7 @@ fn replay_and_write<T>(
     Ok((written, report))
 }
 
-/// Dry run of [`recover`]: replays without a memory limit and writes nothing.
+/// Replays like [`recover`], without a memory limit, and writes nothing. The report has no blocks.
 ///
 /// # Errors
 /// [`Error::Io`] if `source` cannot be listed; [`Error::Options`].

@@ -8,7 +8,7 @@ use varve_env::damage::DamageKind;
 use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, RealFs};
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect as inspect_dir};
-use varve_prometheus::recover::count;
+use varve_prometheus::recover::dry_run;
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
@@ -40,7 +40,7 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let options = default_options(4);
     let counted =
-        with_progress(|progress| count(&fs, &args.dir, scratch.path(), &options, progress));
+        with_progress(|progress| dry_run(&fs, &args.dir, scratch.path(), &options, progress));
     let mut totals = counted.context("read the WAL")?.totals;
     totals.append(&found.block_totals);
     let verdict = Verdict::new(&found.damage, &totals);

@@ -204,10 +204,12 @@ impl<'a> Replay<'a> {
             report.n_samples += shard.n_appended;
             report.n_out_of_order += shard.n_out_of_order;
             report.n_not_newer += shard.n_not_newer;
-            // The blocks decide which of the late ones are duplicates.
-            report.totals.n_duplicates += shard.n_not_newer - shard.n_late;
+            report.n_covered += shard.n_covered;
+            // Writing the blocks shows which of the others are duplicates.
+            report.totals.n_duplicates += shard.n_not_newer - shard.n_out_of_order_in_wal;
             report.totals.n_duplicates += shard.n_repeated_out_of_order;
             report.totals.n_covered += shard.n_evicted;
+            report.totals.n_deleted += shard.n_deleted;
             report.spilled_size += shard.spilled_size();
         }
         let Self {

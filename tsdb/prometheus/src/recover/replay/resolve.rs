@@ -238,6 +238,7 @@ impl Resolver {
             table: &self.table,
             layout: self.layout,
             min_valid_ms: input.min_valid_ms,
+            is_wbl_lost: input.is_wbl_lost,
             keeps_beside: self.keeps_beside,
         };
         groups

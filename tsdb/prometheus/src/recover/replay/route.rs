@@ -1,6 +1,7 @@
 //! Routes samples of records to the shards of their series.
 
 use varve_env::damage::{DamageKind, DamageReport};
+use varve_model::TimeRange;
 
 use super::record_reader::Record;
 use crate::recover::exemplars_and_metadata::FoundBeside;
@@ -25,6 +26,7 @@ pub(crate) struct Routed {
     pub(crate) unknown: Vec<UnknownSample>,
     /// Samples that were decoded, including those with an unknown schema.
     pub(crate) n_found: u64,
+    /// Samples that blocks have, without those of which the shards find it out.
     pub(crate) n_covered: u64,
     pub(crate) n_unknown_schema: u64,
     pub(crate) n_exemplars: u64,
@@ -39,6 +41,9 @@ pub(crate) struct Router<'a> {
     pub(crate) table: &'a SeriesTable,
     pub(crate) layout: ShardLayout,
     pub(crate) min_valid_ms: i64,
+    /// The shards decide which samples before `min_valid_ms` the blocks have. Otherwise they have
+    /// all of them.
+    pub(crate) is_wbl_lost: bool,
     /// Collect exemplars and metadata. Otherwise they are only counted.
     pub(crate) keeps_beside: bool,
 }
@@ -136,8 +141,8 @@ impl Router<'_> {
             }
             // Damage was reported with the tombstones.
             RecordContent::Tombstones(found) => {
-                for it in found.iter().filter(|it| is_eviction(it)) {
-                    self.route_eviction(it, routed);
+                for tombstone in &found {
+                    self.route_tombstone(tombstone, routed);
                 }
                 return Ok(());
             }
@@ -192,12 +197,22 @@ impl Router<'_> {
     /// Returns `true` if blocks have the sample of this time.
     #[inline]
     fn is_covered(self, timestamp_ms: i64, routed: &Routed) -> bool {
-        timestamp_ms < self.min_valid_ms && !routed.is_out_of_order
+        timestamp_ms < self.min_valid_ms && !routed.is_out_of_order && !self.is_wbl_lost
     }
 
-    fn route_eviction(self, tombstone: &RefTombstone, routed: &mut Routed) {
-        if let Some(series) = self.table.find(tombstone.series) {
+    /// Routes the tombstones whose position in the log matters: others apply to the whole series.
+    fn route_tombstone(self, tombstone: &RefTombstone, routed: &mut Routed) {
+        let Some(series) = self.table.find(tombstone.series) else {
+            return;
+        };
+        if is_eviction(tombstone) {
             self.push_extra(series, Extra::Evict, routed);
+        } else if self.is_wbl_lost && tombstone.max_ms < self.min_valid_ms {
+            let range = TimeRange {
+                start_ms: tombstone.min_ms,
+                end_ms: tombstone.max_ms,
+            };
+            self.push_extra(series, Extra::Delete(range), routed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Samples that are out of order, until they are chunks.
 
-use varve_model::Sample;
+use varve_model::TimeRange;
 
 use super::chunk_log::series_chunk;
 use super::sample::{FullSample, Value};
@@ -23,6 +23,15 @@ impl Shard {
         self.out_of_order.entry(slot).or_default().push(sample);
     }
 
+    /// Drops the samples of a series in a range, except for spilled ones.
+    pub(super) fn delete_out_of_order(&mut self, slot: u32, range: TimeRange) {
+        if let Some(samples) = self.out_of_order.get_mut(&slot) {
+            let n_samples = samples.len();
+            samples.retain(|sample| !range.contains(sample.timestamp_ms));
+            self.n_deleted += (n_samples - samples.len()) as u64;
+        }
+    }
+
     /// Encodes out-of-order samples into chunks. Of two with the same timestamp, the first one
     /// wins.
     pub(super) fn end_out_of_order(&mut self) {
@@ -32,24 +41,8 @@ impl Shard {
             samples.dedup_by_key(|sample| sample.timestamp_ms);
             self.n_repeated_out_of_order += (n_samples - samples.len()) as u64;
             let mut encoder = Encoder::new(self.start_timestamps);
-            for FullSample {
-                timestamp_ms,
-                start_ms,
-                value,
-            } in samples
-            {
-                match value {
-                    Value::Float(value) => encoder.push(
-                        Sample {
-                            timestamp_ms,
-                            value,
-                        },
-                        start_ms,
-                    ),
-                    Value::Histogram(histogram) => {
-                        encoder.push_histogram(timestamp_ms, histogram, start_ms)
-                    }
-                }
+            for sample in samples {
+                sample.encode(&mut encoder);
             }
             let state = &mut self.states[slot as usize];
             for chunk in encoder.finish() {

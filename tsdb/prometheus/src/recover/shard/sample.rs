@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use varve_model::histogram::Histogram;
+use varve_model::{Sample, TimeRange};
+
+use crate::chunk::Encoder;
 
 /// A float sample of a series, or the index of an [`Extra`]. Small, because millions are in memory
 /// at once.
@@ -24,6 +27,8 @@ pub(crate) const EXTRA: u32 = u32::MAX;
 pub(crate) enum Extra {
     /// A block contains all samples of the series logged so far.
     Evict,
+    /// Deletes the samples of the WAL so far in a range before the end of the blocks.
+    Delete(TimeRange),
     Sample(FullSample),
 }
 
@@ -33,6 +38,29 @@ pub(crate) struct FullSample {
     pub(crate) timestamp_ms: i64,
     pub(crate) start_ms: i64,
     pub(crate) value: Value,
+}
+
+impl FullSample {
+    /// Appends the sample to the chunks of `encoder`.
+    pub(super) fn encode(self, encoder: &mut Encoder) {
+        let Self {
+            timestamp_ms,
+            start_ms,
+            value,
+        } = self;
+        match value {
+            Value::Float(value) => encoder.push(
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+                start_ms,
+            ),
+            Value::Histogram(histogram) => {
+                encoder.push_histogram(timestamp_ms, histogram, start_ms)
+            }
+        }
+    }
 }
 
 /// Samples of a shard, in log order.

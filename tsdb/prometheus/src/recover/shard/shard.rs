@@ -32,16 +32,22 @@ pub(crate) struct Shard {
     pub(crate) windows: Windows,
     /// Timestamp of the newest out-of-order sample.
     pub(super) newest_out_of_order_ms: i64,
+    /// In-order samples of the WAL that were appended.
     pub(crate) n_appended: u64,
+    /// Samples of the WBL.
     pub(crate) n_out_of_order: u64,
     /// Samples of the WAL that are not newer than the last one: those that head chunks have, and
-    /// the late ones.
+    /// those that are out of order.
     pub(crate) n_not_newer: u64,
     /// Samples of the WAL that are not newer than an earlier one of the WAL. The series may lack
-    /// them, so they count as out of order.
-    pub(crate) n_late: u64,
+    /// them, so they are added like those of the WBL.
+    pub(crate) n_out_of_order_in_wal: u64,
+    /// Samples of the WAL that blocks have.
+    pub(crate) n_covered: u64,
     /// Out-of-order samples with the timestamp of another one.
     pub(crate) n_repeated_out_of_order: u64,
+    /// Samples that [`Shard::delete_out_of_order`] dropped.
+    pub(crate) n_deleted: u64,
     /// Samples that [`Shard::evict`] dropped.
     pub(crate) n_evicted: u64,
 }
@@ -69,8 +75,10 @@ impl Shard {
             n_appended: 0,
             n_out_of_order: 0,
             n_not_newer: 0,
-            n_late: 0,
+            n_out_of_order_in_wal: 0,
+            n_covered: 0,
             n_repeated_out_of_order: 0,
+            n_deleted: 0,
             n_evicted: 0,
         }
     }
@@ -153,7 +161,11 @@ impl Shard {
                 continue;
             }
             // Fast path: a float that head chunks have already.
-            if is_simple && timestamp_ms <= last_ms && timestamp_ms > state.newest_in_wal_ms() {
+            if is_simple
+                && timestamp_ms >= head.min_valid_ms
+                && timestamp_ms <= last_ms
+                && timestamp_ms > state.newest_in_wal_ms()
+            {
                 state.wal_ms = timestamp_ms;
                 self.n_not_newer += 1;
                 continue;
@@ -176,6 +188,7 @@ impl Shard {
         let sample = match offset_ms {
             EXTRA => match &share.extras[bits as usize] {
                 Extra::Evict => return self.evict(slot, head),
+                Extra::Delete(range) => return self.delete_out_of_order(slot, *range),
                 Extra::Sample(sample) => sample.clone(),
             },
             _ => {
@@ -192,6 +205,9 @@ impl Shard {
             return self.push_out_of_order(slot, sample);
         }
         let timestamp_ms = sample.timestamp_ms;
+        if timestamp_ms < head.min_valid_ms {
+            return self.apply_covered(slot, sample);
+        }
         if self.states[slot as usize].has_head_chunks {
             self.take_head_chunks(slot, timestamp_ms, head);
         }
@@ -206,7 +222,21 @@ impl Shard {
             state.wal_ms = timestamp_ms;
         } else {
             // Repeated, or out of order: Prometheus writes those to the WBL, too, which may be lost.
-            self.n_late += 1;
+            self.n_out_of_order_in_wal += 1;
+            self.push_out_of_order(slot, sample);
+        }
+    }
+
+    /// Applies a sample of the WAL that is older than the end of the blocks. They have it, unless it
+    /// is out of order.
+    fn apply_covered(&mut self, slot: u32, sample: FullSample) {
+        let state = &mut self.states[slot as usize];
+        if sample.timestamp_ms >= state.newest_in_wal_ms() {
+            state.wal_ms = sample.timestamp_ms;
+            self.n_covered += 1;
+        } else {
+            self.n_not_newer += 1;
+            self.n_out_of_order_in_wal += 1;
             self.push_out_of_order(slot, sample);
         }
     }
@@ -241,30 +271,26 @@ impl Shard {
                     value,
                 },
             ),
-            value => self.push_encoded(slot, timestamp_ms, start_ms, value),
+            value => self.push_encoded(
+                slot,
+                FullSample {
+                    timestamp_ms,
+                    start_ms,
+                    value,
+                },
+            ),
         }
     }
 
-    fn push_encoded(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, value: Value) {
+    fn push_encoded(&mut self, slot: u32, sample: FullSample) {
         let state = &mut self.states[slot as usize];
         state.has_encoder = true;
-        state.open.skip_to(timestamp_ms);
+        state.open.skip_to(sample.timestamp_ms);
         let encoder = self
             .encoders
             .entry(slot)
             .or_insert_with(|| Box::new(Encoder::new(self.start_timestamps)));
-        match value {
-            Value::Float(value) => encoder.push(
-                Sample {
-                    timestamp_ms,
-                    value,
-                },
-                start_ms,
-            ),
-            Value::Histogram(histogram) => {
-                encoder.push_histogram(timestamp_ms, histogram, start_ms)
-            }
-        }
+        sample.encode(encoder);
         for chunk in encoder.drain() {
             self.finished
                 .append(&mut state.last, &series_chunk(&chunk, false, false));

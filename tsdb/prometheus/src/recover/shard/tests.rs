@@ -1,4 +1,4 @@
-use varve_model::SampleColumns;
+use varve_model::{SampleColumns, TimeRange};
 
 use super::*;
 use crate::chunk::decode;
@@ -116,7 +116,7 @@ fn wal_samples_fill_gaps_between_head_chunks() {
     assert_eq!(taken, [21, 25, 41, 45]);
     assert_eq!((shard.n_appended, shard.n_not_newer), (4, 5));
     // Head chunks have 11, 20 and 30. Those that the WAL has before newer ones may be nowhere else.
-    assert_eq!(shard.n_late, 2);
+    assert_eq!(shard.n_out_of_order_in_wal, 2);
     apply(&mut shard, &[7, 2, 7], true, head);
     shard.finish(head);
     let expected = [
@@ -132,6 +132,49 @@ fn wal_samples_fill_gaps_between_head_chunks() {
         expected.map(|(min, max, is_out_of_order)| (min, max, is_out_of_order, false))
     );
     assert_eq!(shard.newest_ms(), 45);
+}
+
+/// All of them counted as covered by blocks.
+#[test]
+fn samples_before_the_end_of_blocks_are_covered_unless_they_are_out_of_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let head = HeadChunkList {
+        chunks: &[],
+        min_valid_ms: 10,
+    };
+    let mut shard = shard(dir.path());
+    // 2 comes after a covered sample, 9 after one that no block has. 3 is repeated.
+    assert_eq!(
+        apply(&mut shard, &[1, 3, 3, 2, 4, 12, 9, 13], false, head),
+        2
+    );
+    assert_eq!((shard.n_covered, shard.n_out_of_order_in_wal), (4, 2));
+    // They are deleted, and one of them is written again.
+    let delete = [RoutedSample {
+        bits: 0,
+        slot: 0,
+        offset_ms: EXTRA,
+    }];
+    let range = TimeRange {
+        start_ms: 2,
+        end_ms: 2,
+    };
+    shard.apply(
+        &ShardBatch {
+            items: &delete,
+            extras: &[Extra::Delete(range)],
+            base_ms: BASE_MS,
+            is_out_of_order: false,
+        },
+        head,
+    );
+    apply(&mut shard, &[3], false, head);
+    assert_eq!((shard.n_deleted, shard.n_out_of_order_in_wal), (1, 3));
+    shard.finish(head);
+    assert_eq!(
+        found(&shard, 0),
+        [(3, 9, true, false), (12, 13, false, false)]
+    );
 }
 
 #[test]
@@ -207,6 +250,7 @@ fn timestamps_far_from_the_base_are_routed() {
         layout,
         keeps_beside: false,
         min_valid_ms: i64::MIN,
+        is_wbl_lost: false,
     }
     .route(&records, &mut routed);
     shard.apply(&routed.for_shard(0), NO_HEAD);
