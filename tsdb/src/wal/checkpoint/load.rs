@@ -12,7 +12,7 @@ use super::record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 use super::series::{self, CheckpointSeries};
 use super::symbols::{Symbols, Texts};
 use crate::batch::NumberedExemplars;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::COMPRESSED;
@@ -153,6 +153,51 @@ pub(crate) fn load(
     loaded
 }
 
+/// Returns the name of the checkpoint of which a frame is the first, unless its number is `number`:
+/// the file was renamed. `None` for other frames.
+pub(crate) fn other_name(frame: &Frame<'_>, number: u64) -> Option<String> {
+    let mut decompressor = Decompressor::default();
+    let (record, mut payload) = decompressor.decompress(frame.record, frame.payload)?;
+    if record != BEGIN {
+        return None;
+    }
+    let found = take_u64(&mut payload)?;
+    (found != number).then(|| SegmentKind::Checkpoint.file_name(found))
+}
+
+/// Returns the name that checkpoint `number` had before it was renamed, or `None` if it was not.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
+pub(crate) fn name_before(
+    fs: &dyn Fs,
+    path: &Path,
+    number: u64,
+    large: &LargeFrameLock,
+) -> Result<Option<String>> {
+    let Opened::Valid(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else {
+        return Ok(None);
+    };
+    while let Some(item) = reader.next()? {
+        if let Item::Frame(frame) = item {
+            return Ok(other_name(&frame, number));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the error for a renamed checkpoint.
+fn renamed(path: &Path, offset: u64, name: &str) -> Error {
+    let reason = format!(
+        "this is {name}: the file was renamed; `varve wal repair DIR --write` gives it this name back"
+    );
+    Error::Corrupt {
+        path: path.to_owned(),
+        offset,
+        reason,
+    }
+}
+
 /// Decodes the frames of a checkpoint, in order.
 #[derive(Debug)]
 pub(crate) struct Loader {
@@ -179,8 +224,12 @@ impl Loader {
     ) -> Result<()> {
         while let Some(item) = reader.next()? {
             if let Item::Frame(frame) = item {
-                self.frame(&frame, each)
-                    .ok_or_else(|| frame.unknown_record(path))??;
+                match other_name(&frame, self.number) {
+                    Some(name) => return Err(renamed(path, frame.offset, &name)),
+                    None => self
+                        .frame(&frame, each)
+                        .ok_or_else(|| frame.unknown_record(path))??,
+                }
             }
         }
         Ok(())

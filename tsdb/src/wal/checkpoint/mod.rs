@@ -33,7 +33,7 @@ use std::path::Path;
 use varve_env::Fs;
 
 pub(super) use load::Loader;
-pub(crate) use load::{Entry, State, examine, load};
+pub(crate) use load::{Entry, State, examine, load, name_before, other_name};
 pub(super) use record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 pub(crate) use series::CheckpointSeries;
 pub(crate) use symbols::Texts;

@@ -28,7 +28,7 @@ mod tests;
 pub use content::{Content, LoggedSample, LoggedStart, RECORD_NAMES};
 pub use files::{Role, WalFile, is_varve_directory, list};
 pub use read::{FileIntegrity, FoundFrame, read_file};
-pub use repair::{RepairedFile, WalRepair, repair};
+pub use repair::{RenamedFile, RepairedFile, WalRepair, repair};
 pub use statistics::{FileSummary, PartSizes, WalInspection, inspect};
 
 pub use super::file_name::SegmentKind;

@@ -8,6 +8,7 @@ use varve_env::damage::{DamageKind, DamageReport};
 use super::content::{Content, Decoder};
 use super::files::WalFile;
 use crate::error::{Error, Result};
+use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};
@@ -187,6 +188,15 @@ fn check_frame(
         note(DamageKind::Missing, reason);
     }
     match content {
+        Content::Unknown
+            if file.kind == SegmentKind::Checkpoint
+                && let Some(name) = checkpoint::other_name(frame, file.number) =>
+        {
+            note(
+                DamageKind::Corrupt,
+                format!("this is {name}: the file was renamed"),
+            );
+        }
         Content::Unknown => {
             let reason = format!("frame {} holds an unknown record", frame.sequence);
             note(DamageKind::Unsupported, reason);

@@ -6,8 +6,9 @@
 //! header. A repair rewrites a damaged file with the frames that decode, numbered from 0. First it
 //! links the original into the quarantine. A damaged header is reconstructed
 //! ([`Framing::guesses`]). A lost first or last frame of a checkpoint is restored. If an older
-//! checkpoint is complete, the damaged one is only moved to the quarantine. The next start
-//! truncates torn tails.
+//! checkpoint is complete, the damaged one is only moved to the quarantine. A renamed checkpoint, with
+//! which a server does not start, gets its name back, or is moved to the quarantine if the name is
+//! taken. The next start truncates torn tails.
 //!
 //! Crash: at every moment each file is either the original or the repaired one. The next run
 //! replaces incomplete files.
@@ -37,8 +38,19 @@ const TMP_SUFFIX: &str = ".repaired.tmp";
 pub struct WalRepair {
     /// The damage found.
     pub damage: DamageReport,
+    /// The checkpoints that get their names back, before all else.
+    pub renamed: Vec<RenamedFile>,
     /// The files that are rewritten or moved to the quarantine.
     pub repaired: Vec<RepairedFile>,
+}
+
+/// A renamed file that gets its name back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenamedFile {
+    /// The path that it has.
+    pub path: PathBuf,
+    /// The path that it gets.
+    pub renamed_to: PathBuf,
 }
 
 /// A damaged file that is repaired.
@@ -82,12 +94,20 @@ pub fn repair(
     let _lock = write
         .then(|| fs.lock(&lock_path).map_err(Error::lock(&lock_path)))
         .transpose()?;
-    let files = list(fs, dir)?;
+    let mut files = list(fs, dir)?;
     files
         .iter()
         .try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let quarantine = dir.join("quarantine");
     let mut repair = WalRepair::default();
+    for file in &files {
+        repair.rename_back(fs, &quarantine, file, write)?;
+    }
+    // Names decide what a replay does with the files.
+    if write && repair.damage.n_damaged() > 0 {
+        files = list(fs, dir)?;
+    }
+    files.retain(|file| !repair.has_name_damage(file));
     let unsuperseded: Vec<(&WalFile, u64)> = files
         .iter()
         .filter(|file| file.role != Role::Superseded)
@@ -104,6 +124,58 @@ pub fn repair(
 }
 
 impl WalRepair {
+    /// Gives a renamed checkpoint its name back. Moves it to the quarantine if there is another file of
+    /// this name, of which it is a copy.
+    fn rename_back(
+        &mut self,
+        fs: &dyn Fs,
+        quarantine: &Path,
+        file: &WalFile,
+        write: bool,
+    ) -> Result<()> {
+        let large = LargeFrameLock::default();
+        if file.kind != SegmentKind::Checkpoint {
+            return Ok(());
+        }
+        let path = &file.path;
+        let Some(name) = checkpoint::name_before(fs, path, file.number, &large)? else {
+            return Ok(());
+        };
+        let reason = format!("this is {name}: the file was renamed");
+        self.damage.push(path, 0, DamageKind::Corrupt, reason);
+        let renamed_to = path.with_file_name(name);
+        if fs.open(&renamed_to).is_err() {
+            if write {
+                replace_file(fs, path, &renamed_to)?;
+            }
+            self.renamed.push(RenamedFile {
+                path: path.clone(),
+                renamed_to,
+            });
+            return Ok(());
+        }
+        let name = format!("{}.original", qualified_name(path));
+        let mut original = quarantine.join(&name);
+        if write {
+            original = save_original(fs, path, quarantine, &name)?;
+            fs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        self.repaired.push(RepairedFile {
+            path: path.clone(),
+            original,
+            n_frames: None,
+        });
+        Ok(())
+    }
+
+    /// Returns `true` if the name of a file is already repaired.
+    fn has_name_damage(&self, file: &WalFile) -> bool {
+        self.damage
+            .entries()
+            .iter()
+            .any(|damage| damage.path == file.path)
+    }
+
     fn repair_file(
         &mut self,
         fs: &dyn Fs,

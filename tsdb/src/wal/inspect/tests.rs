@@ -285,6 +285,64 @@ fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
     assert!(read(dir.path()) == whole);
 }
 
+/// A server did not start with a renamed checkpoint, and a repair did nothing. With a copy of a
+/// checkpoint under another name it did not start either.
+#[test]
+fn a_renamed_checkpoint_gets_its_name_back() {
+    let whole = fixture();
+    let everything = |dir: &Path| {
+        let stats = open(dir).unwrap().stats();
+        (
+            stats.n_series,
+            stats.replayed.n_samples,
+            stats.replayed.is_damaged(),
+        )
+    };
+    let expected = everything(whole.path());
+    // Lower and higher than its own number, and than those of the segments.
+    for number in [1_u64, 1 << 20] {
+        for is_copy in [false, true] {
+            let dir = fixture();
+            let checkpoint = list(&RealFs, dir.path())
+                .unwrap()
+                .into_iter()
+                .find(|it| it.kind == SegmentKind::Checkpoint && it.role == Role::Live)
+                .unwrap();
+            let name = SegmentKind::Checkpoint.file_name(number);
+            let path = checkpoint.path.with_file_name(name);
+            std::fs::copy(&checkpoint.path, &path).unwrap();
+            if !is_copy {
+                std::fs::remove_file(&checkpoint.path).unwrap();
+            }
+            if number > checkpoint.number || !is_copy {
+                let error = open(dir.path()).unwrap_err().to_string();
+                let name = SegmentKind::Checkpoint.file_name(checkpoint.number);
+                assert!(error.contains(&format!("this is {name}")), "{error}");
+                assert!(error.contains("varve wal repair"), "{error}");
+            }
+
+            let planned = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
+            assert!(path.exists());
+            let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
+            assert_eq!(
+                (&done.renamed, done.repaired.len()),
+                (&planned.renamed, planned.repaired.len())
+            );
+            assert_eq!(done.renamed.len(), usize::from(!is_copy), "{done:?}");
+            assert!(!path.exists() && checkpoint.path.exists());
+            for it in &done.repaired {
+                assert!(
+                    std::fs::read(&it.original).unwrap()
+                        == std::fs::read(&checkpoint.path).unwrap()
+                );
+            }
+            let again = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
+            assert_eq!(again.damage.entries(), []);
+            assert_eq!(everything(dir.path()), expected, "{number} {is_copy}");
+        }
+    }
+}
+
 /// A data directory with two logs, each with a file of series and a file of samples.
 fn two_logs() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

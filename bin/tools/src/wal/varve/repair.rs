@@ -22,6 +22,15 @@ pub(in crate::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
 
 fn text(repair: &WalRepair, is_written: bool) -> String {
     let mut text = String::new();
+    for file in &repair.renamed {
+        let verb = if is_written {
+            "renamed"
+        } else {
+            "would rename"
+        };
+        let path = file.path.display();
+        text.push_str(&format!("{verb} {path} to {}\n", file.renamed_to.display()));
+    }
     for file in &repair.repaired {
         let path = file.path.display();
         let original = file.original.display();
@@ -48,8 +57,13 @@ fn json(repair: &WalRepair, is_written: bool) -> Value {
             "frames": file.n_frames,
         }));
     }
+    let mut renamed = Vec::new();
+    for file in &repair.renamed {
+        renamed.push(json!({"path": file.path, "renamedTo": file.renamed_to}));
+    }
     let fields = [
         ("written", "", json!(is_written)),
+        ("renamed", "", json!(renamed)),
         ("repaired", "", json!(repaired)),
     ];
     field_json("varve", &fields, &repair.damage)
