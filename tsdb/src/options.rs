@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_env::{Clock, Fs, RealFs, SystemClock};
+use varve_model::TimeRange;
 
 use crate::error::{Error, Result};
 use crate::limits::{SHARDS_MAX, STRICT_MAX_AGE_MS};
@@ -92,6 +93,10 @@ pub struct Options {
     pub kept_selections_size_bytes: usize,
     /// Maximum rate of merges in bytes per second; 0 is unlimited.
     pub compaction_bytes_per_second: u64,
+    /// Reads all bytes of the blocks that overlap this range when the store opens, and does not use
+    /// damaged ones: for tools that print everything that is sound. `None` only opens the blocks. A
+    /// read that meets a damaged page then fails.
+    pub verified: Option<TimeRange>,
     /// If `true`, background threads flush and merge. If `false`, the caller calls `flush` and
     /// `compact`.
     pub background: bool,
@@ -137,6 +142,7 @@ impl Default for Options {
             page_cache_size_bytes: 64 << 20,
             kept_selections_size_bytes: 64 << 20,
             compaction_bytes_per_second: 0,
+            verified: None,
             background: true,
             exemplars_max: 100_000,
             exemplars_size_max_bytes: 100 << 20,

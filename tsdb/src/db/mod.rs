@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve_context::QueryContext;
 use varve_env::Lock;
+use varve_env::damage::DamageReport;
 use varve_model::{Labels, TimeRange};
 
 use crate::background::{BackgroundTasks, Replayer};
@@ -134,6 +135,12 @@ impl Db {
     #[cfg(test)]
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// Returns the blocks that are damaged or unreadable, and are not used.
+    #[must_use]
+    pub fn damaged_blocks(&self) -> &DamageReport {
+        self.store.blocks.damage()
     }
 
     /// Lists the blocks and parts, ascending by time.

@@ -53,7 +53,7 @@ impl Db {
             Reserve::new(Arc::clone(&fs), &wal_dir).ensure_usable()?;
         }
 
-        let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
+        let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes, options.verified)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
         let head_totals = HeadTotals::default();
         let shards = make_shards(&wal_dir, &logs, &options, &head_totals)?;

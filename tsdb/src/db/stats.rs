@@ -106,25 +106,25 @@ pub struct SeriesCost {
 }
 
 impl BlockSummary {
-    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes
-    /// nothing. A block that a running server removes meanwhile, or that cannot be read, may be
-    /// missing.
+    /// Lists the blocks and parts of a data directory whose index is sound, ascending by time, and
+    /// the damage of the others. Reads no samples, takes no lock and changes nothing. A block that a
+    /// running server removes meanwhile may be missing.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed, and
     /// [`Error::Version`](crate::Error::Version) if a block has a newer format.
-    pub fn list(data_dir: &Path) -> Result<Vec<Self>> {
-        Ok(Self::in_order(&metas_in(&RealFs, data_dir)?))
+    pub fn list(data_dir: &Path) -> Result<(Vec<Self>, DamageReport)> {
+        let (metas, damage) = metas_in(&RealFs, data_dir)?;
+        Ok((Self::in_order(&metas), damage))
     }
 
-    /// Checks that the blocks of a data directory can be opened and, with `reads_all`, that all
-    /// their bytes are sound. Returns the number of sound blocks, and one entry for each damaged
-    /// block. Takes no lock and changes nothing.
+    /// Checks that all bytes of the blocks of a data directory are sound. Returns the number of sound
+    /// blocks, and one entry for each damaged block. Takes no lock and changes nothing.
     ///
     /// # Errors
     /// The errors of [`BlockSummary::list`].
-    pub fn check(data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
-        check_in(&RealFs, data_dir, reads_all)
+    pub fn check(data_dir: &Path) -> Result<(u64, DamageReport)> {
+        check_in(&RealFs, data_dir)
     }
 
     /// Records damage of the tombstones of a data directory in `damage`. Takes no lock and
@@ -165,7 +165,7 @@ impl Stats {
         let mut stats = Stats {
             newest_ms: store.newest.get(),
             replayed: store.replay.stats(),
-            n_damaged_blocks: store.blocks.n_damaged(),
+            n_damaged_blocks: store.blocks.damage().n_damaged(),
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats.lock(),
             exemplars: store.exemplars.stats(),

@@ -168,6 +168,7 @@ fn tsdb(args: &ServeArgs, memory: &Memory, config: &Config) -> varve_tsdb::Optio
         head_size_max_bytes: or_default(args.head_max_memory, || memory.share(1, 2)),
         series_idle_ms: SERIES_IDLE_MS,
         series_stale_ms: SERIES_STALE_MS,
+        verified: None,
         background: true,
         fs: Arc::new(RealFs),
         clock: Arc::new(SystemClock),

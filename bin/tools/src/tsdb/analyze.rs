@@ -270,7 +270,7 @@ fn analyze_varve(
         !args.extended,
         "--extended shows the fill of chunks, which Varve's blocks do not have"
     );
-    let store = OfflineDb::open(&args.path)?;
+    let store = OfflineDb::open(&args.path, None)?;
     damage.append(store.damage);
     let db = &store.db;
     let block = find_block(db.blocks(), args.block.as_deref())?;

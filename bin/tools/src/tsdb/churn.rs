@@ -94,7 +94,7 @@ fn churn_of_server(args: &ChurnArgs) -> Result<ChurnReport> {
 }
 
 fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
-    let store = OfflineDb::open(path)?;
+    let store = OfflineDb::open(path, None)?;
     let Some(newest_ms) = store.db.stats().newest_ms else {
         bail!("data directory {path:?} has no samples")
     };

@@ -15,7 +15,7 @@ use super::source::{open_varve, varve_damage};
 /// # Errors
 /// If the directory does not exist, is open elsewhere, or cannot be read or written.
 pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
-    let db = open_varve(&args.path, Arc::new(RealFs))?;
+    let db = open_varve(&args.path, Arc::new(RealFs), None)?;
     let before = db.stats();
     let damage = varve_damage(&db, &args.path)?;
     db.compact_fully().context("compact")?;

@@ -19,7 +19,6 @@ use crate::verdict::Verdict;
 /// Exports the samples of a data directory.
 pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
     ensure_takes_prometheus_blocks(&args.to_blocks)?;
-    let store = OfflineDb::open(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut matchers = parse_optional(args.selector.as_deref())?;
     if !args.self_scraped && matchers.iter().all(|matcher| matcher.name() != "job") {
@@ -29,6 +28,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
         start_ms: args.start.unwrap_or(i64::MIN),
         end_ms: args.end.unwrap_or(i64::MAX),
     };
+    let store = OfflineDb::open(&args.path, Some(range))?;
     let external_labels = args.external_labels.clone();
     let options = ExportOptions {
         matchers,

@@ -17,8 +17,8 @@ use super::source::{Visited, open_blocks};
 use crate::data_dir::{Owner, owner};
 use crate::output::table;
 
-/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened, and the
-/// number of samples of the others.
+/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened or whose
+/// index is damaged, and the number of samples of the others.
 ///
 /// # Errors
 /// If the directory cannot be listed.
@@ -34,11 +34,12 @@ pub(super) fn list(args: &ListArgs) -> Result<Visited> {
             }
         }
         Owner::Varve => {
-            damage = BlockSummary::check(&args.path, false)?.1;
+            let (blocks, of_blocks) = BlockSummary::list(&args.path)?;
+            damage.append(of_blocks);
             if damage.n_damaged() > 0 {
                 totals.lose_unknown(IN_DAMAGED_BLOCKS);
             }
-            for block in BlockSummary::list(&args.path)? {
+            for block in blocks {
                 // As in Prometheus, the end is exclusive.
                 let max_ms = block.range.end_ms.saturating_add(1);
                 totals.n_found += block.n_samples;

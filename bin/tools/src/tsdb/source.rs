@@ -16,7 +16,6 @@ use varve_prometheus::losses::{
 };
 use varve_prometheus::recover::recover;
 use varve_system::machine;
-use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Db, Error, Options, ReadContext};
 
 use crate::data_dir::{Owner, ensure_varve, owner};
@@ -34,11 +33,12 @@ pub(super) struct OfflineDb {
 }
 
 impl OfflineDb {
-    /// Opens a data directory.
+    /// Opens a data directory. Reads all bytes of the blocks that overlap `verified`, and leaves out
+    /// damaged ones.
     ///
     /// # Errors
     /// If it does not exist, is open elsewhere, or cannot be read.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, verified: Option<TimeRange>) -> Result<Self> {
         let lock_path = path.join("lock");
         let lock = match File::open(&lock_path) {
             Ok(lock) => Some(lock),
@@ -56,7 +56,7 @@ impl OfflineDb {
                 return Err(error).with_context(|| format!("lock {lock_path:?}"));
             }
         }
-        let db = open_varve(path, Arc::new(ReadOnlyFs(Arc::new(RealFs))))?;
+        let db = open_varve(path, Arc::new(ReadOnlyFs(Arc::new(RealFs))), verified)?;
         let damage = varve_damage(&db, path)?;
         Ok(Self {
             db,
@@ -74,19 +74,24 @@ impl OfflineDb {
         totals.n_duplicates += n_duplicates;
         totals.n_found += n_duplicates + replayed.n_unknown_samples;
         totals.lose(OF_UNKNOWN_SERIES, replayed.n_unknown_samples);
-        if self.damage.n_damaged() > 0 {
+        let n_damaged_blocks = self.db.damaged_blocks().n_damaged();
+        if self.damage.n_damaged() > n_damaged_blocks {
             totals.lose_unknown(IN_DAMAGED_PARTS);
+        }
+        if n_damaged_blocks > 0 {
+            totals.lose_unknown(IN_DAMAGED_BLOCKS);
         }
         totals
     }
 }
 
-/// Returns the damage of WAL and blocks of an open data directory, before a flush removes the WAL.
+/// Returns the damage of the WAL of an open data directory, before a flush removes the WAL, and that
+/// of the blocks that are not used.
 ///
 /// # Errors
 /// If the directory cannot be read.
 pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
-    let (_, mut damage) = BlockSummary::check(path, false)?;
+    let mut damage = db.damaged_blocks().clone();
     let replayed = db.stats().replayed;
     if replayed.is_damaged() {
         damage.append(wal_damage(path, replayed.n_file_gaps)?);
@@ -95,15 +100,16 @@ pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
 }
 
 /// Opens a data directory of Varve, without background tasks. The store itself would create a new
-/// one in any directory.
+/// one in any directory. See [`OfflineDb::open`] about `verified`.
 ///
 /// # Errors
 /// If it does not exist, is not Varve's, is open elsewhere, or cannot be read.
-pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
+pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>, verified: Option<TimeRange>) -> Result<Db> {
     ensure_varve(path)?;
     let options = Options {
         wal_replay_concurrency: machine::cores(),
         background: false,
+        verified,
         fs,
         ..Options::default()
     };
@@ -169,7 +175,7 @@ pub(super) fn visit(
     match owner(path)? {
         Owner::Prometheus => read_prometheus(path, sandbox, selection, each),
         Owner::Varve => {
-            let store = OfflineDb::open(path)?;
+            let store = OfflineDb::open(path, Some(selection.range))?;
             let mut totals = store.losses();
             read_varve(&store.db, selection, &mut totals, each)?;
             Ok(Visited {

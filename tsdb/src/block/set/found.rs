@@ -7,6 +7,7 @@ use std::sync::Arc;
 use varve_context::QueryContext;
 use varve_env::damage::{DamageKind, DamageReport};
 use varve_env::{Fs, list_if_exists};
+use varve_model::TimeRange;
 
 use super::pending_import::{self, PendingImport};
 use super::stored_block::StoredBlock;
@@ -23,7 +24,8 @@ pub(super) struct DirectoryContents {
     pub(super) unfinished: Vec<PathBuf>,
     /// Unfinished imports.
     pub(super) importing: Vec<PendingImport>,
-    pub(super) n_damaged: u64,
+    /// The blocks that are not used, because they are damaged or unreadable.
+    pub(super) damage: DamageReport,
     pub(super) last_id: u64,
 }
 
@@ -31,10 +33,7 @@ impl DirectoryContents {
     /// Opens all blocks that can be opened. Changes nothing.
     pub(super) fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let names = list_if_exists(fs, dir)?;
-        let importing = names
-            .iter()
-            .filter_map(|name| PendingImport::find(fs, dir, name).transpose());
-        let importing = importing.collect::<Result<Vec<_>>>()?;
+        let importing = PendingImport::find_all(fs, dir, &names)?;
         let last_id = importing
             .iter()
             .map(|import| import.last().0)
@@ -44,7 +43,7 @@ impl DirectoryContents {
             blocks: Vec::new(),
             unfinished: Vec::new(),
             importing,
-            n_damaged: 0,
+            damage: DamageReport::default(),
             last_id,
         };
         for name in names {
@@ -59,15 +58,16 @@ impl DirectoryContents {
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
                 found
                     .blocks
-                    .extend(skip_damaged(opened, &path, MISSING, &mut found.n_damaged)?);
+                    .extend(skip_damaged(opened, &path, MISSING, &mut found.damage)?);
             }
         }
         Ok(found)
     }
 
     /// Drops merged blocks that are damaged if their sources still exist. A crash may have
-    /// prevented the verification: a merged block gets its name before it is verified.
-    pub(super) fn drop_damaged(&mut self) -> Result<()> {
+    /// prevented the verification: a merged block gets its name before it is verified. Also drops
+    /// the damaged ones of the blocks that overlap `verified`.
+    pub(super) fn drop_damaged(&mut self, verified: Option<TimeRange>) -> Result<()> {
         let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
         for block in std::mem::take(&mut self.blocks) {
             let replaces = block
@@ -76,13 +76,15 @@ impl DirectoryContents {
                 .sources
                 .iter()
                 .any(|source| replaced.contains(source));
-            let verified = if replaces {
+            let is_verified = verified.is_some_and(|range| range.overlaps(block.meta().range));
+            let read = if replaces || is_verified {
                 block.verify(&QueryContext::unbounded())
             } else {
                 Ok(())
             };
+            let consequence = if replaces { REPLACED } else { MISSING };
             let is_valid =
-                skip_damaged(verified, block.path(), REPLACED, &mut self.n_damaged)?.is_some();
+                skip_damaged(read, block.path(), consequence, &mut self.damage)?.is_some();
             self.blocks.extend(is_valid.then_some(block));
         }
         Ok(())
@@ -117,72 +119,81 @@ impl DirectoryContents {
                 stored,
                 block.path(),
                 MISSING,
-                &mut self.n_damaged,
+                &mut self.damage,
             )?);
         }
         Ok(list)
     }
 }
 
-/// Returns the metadata of the blocks of a data directory, without those that a merged block has
-/// replaced. Takes no lock and changes nothing. A block that is removed meanwhile, or cannot be
-/// read, may be missing.
+/// Returns the metadata of the blocks of a data directory whose index is sound, without those that a
+/// merged block has replaced, and the damage of the others. Takes no lock and changes nothing. A
+/// block that is removed meanwhile is skipped.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
-/// [`Error::Version`] if a block has a newer format.
-pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
-    let found =
-        DirectoryContents::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
-    let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
-    let replaced = superseded(metas.iter().copied());
-    Ok(metas
-        .into_iter()
-        .filter(|meta| !replaced.contains(&meta.origin.id))
-        .cloned()
-        .collect())
+/// The errors of [`sound_in`].
+pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<(Vec<BlockMeta>, DamageReport)> {
+    let ctx = QueryContext::unbounded();
+    let (mut metas, damage) = sound_in(fs, data_dir, |block| block.index.verify(&ctx))?;
+    let replaced = superseded(metas.iter());
+    metas.retain(|meta| !replaced.contains(&meta.origin.id));
+    Ok((metas, damage))
 }
 
-/// Opens the blocks of a data directory and, with `reads_all`, verifies all their bytes. Returns
-/// the number of sound blocks, and the damage: one entry for each damaged block. Takes no lock and
-/// changes nothing. A block that is removed meanwhile is skipped.
+/// Verifies all bytes of the blocks of a data directory. Returns the number of sound blocks, and the
+/// damage: one entry for each damaged block. Takes no lock and changes nothing. A block that is
+/// removed meanwhile is skipped.
+///
+/// # Errors
+/// The errors of [`sound_in`].
+pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path) -> Result<(u64, DamageReport)> {
+    let ctx = QueryContext::unbounded();
+    let (metas, damage) = sound_in(fs, data_dir, |block| block.verify(&ctx))?;
+    Ok((metas.len() as u64, damage))
+}
+
+/// Returns the metadata of the blocks of a data directory that can be opened and that `verify`
+/// accepts, and the damage of the others.
 ///
 /// # Errors
 /// [`Error::Io`] if the directory cannot be listed or there are too many open files;
 /// [`Error::Version`] if a block has a newer format.
-pub(crate) fn check_in(
+fn sound_in(
     fs: &dyn Fs,
     data_dir: &Path,
-    reads_all: bool,
-) -> Result<(u64, DamageReport)> {
+    verify: impl Fn(&Block) -> Result<()>,
+) -> Result<(Vec<BlockMeta>, DamageReport)> {
     let dir = data_dir.join("blocks");
     let cache = Arc::new(PageCache::new(0));
-    let mut n_sound = 0;
+    let mut sound = Vec::new();
     let mut damage = DamageReport::default();
-    for name in list_if_exists(fs, &dir)? {
+    let names = list_if_exists(fs, &dir)?;
+    let importing = PendingImport::find_all(fs, &dir, &names)?;
+    for name in names {
         let Some(id) = BlockId::parse(&name) else {
             continue;
         };
+        if importing.iter().any(|import| import.has(id)) {
+            continue;
+        }
         let opened = Block::open_numbered(fs, &dir, id, &cache);
-        let ctx = QueryContext::unbounded();
-        let path = dir.join(&name);
-        match opened.and_then(|block| {
-            if reads_all {
-                block.verify(&ctx)
-            } else {
-                Ok(())
-            }
-        }) {
-            Ok(()) => n_sound += 1,
+        match opened.and_then(|block| verify(&block).map(|()| block)) {
+            Ok(block) => sound.push(block.meta().clone()),
             Err(error) if is_fatal(&error) => return Err(error),
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-            Err(Error::Corrupt { offset, reason, .. }) => {
-                damage.push(&path, offset, DamageKind::Corrupt, reason)
-            }
-            Err(error) => damage.push(&path, 0, DamageKind::Corrupt, error.to_string()),
+            Err(error) => report(&dir.join(&name), error, &mut damage),
         }
     }
-    Ok((n_sound, damage))
+    Ok((sound, damage))
+}
+
+/// Reports the error of reading a block.
+fn report(path: &Path, error: Error, damage: &mut DamageReport) {
+    let (offset, reason) = match error {
+        Error::Corrupt { offset, reason, .. } => (offset, reason),
+        error => (0, error.to_string()),
+    };
+    damage.push(path, offset, DamageKind::Corrupt, reason);
 }
 
 /// Returns `true` if the error does not mean that the block is damaged: its format is newer, or
@@ -196,19 +207,19 @@ const MISSING: &str = "its samples are missing until it is repaired";
 /// The consequence of damage in a merged block whose sources still exist.
 const REPLACED: &str = "its remaining sources are used instead";
 
-/// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
+/// Logs and reports a block that is damaged or unreadable, and returns `None`. Its file is kept.
 fn skip_damaged<T>(
     read: Result<T>,
     path: &Path,
     consequence: &str,
-    n_damaged: &mut u64,
+    damage: &mut DamageReport,
 ) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) if is_fatal(&error) => Err(error),
         Err(error) => {
             tracing::error!(?path, %error, "a block cannot be read; {consequence}");
-            *n_damaged += 1;
+            report(path, error, damage);
             Ok(None)
         }
     }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
 use varve_context::QueryContext;
+use varve_env::damage::DamageReport;
 use varve_env::{Fs, remove_if_exists};
 use varve_model::{Matcher, TimeRange};
 
@@ -67,8 +68,8 @@ pub(crate) struct BlockSet {
     tombstones: Mutex<Tombstones>,
     next_id: AtomicU64,
     next_flush: AtomicU64,
-    /// Number of blocks that are damaged or unreadable, and not used. Their files are kept.
-    n_damaged: u64,
+    /// Blocks that are damaged or unreadable, and not used. Their files are kept.
+    damage: DamageReport,
     /// Files of blocks outside the list that could not be removed. The next start may add them to
     /// the list again, so they still need their tombstones.
     unremoved: Mutex<Vec<PathBuf>>,
@@ -77,13 +78,18 @@ pub(crate) struct BlockSet {
 impl BlockSet {
     /// Opens all blocks of a data directory. Creates the directory of blocks if it does not exist,
     /// and removes what a crash left behind: unfinished files and imports, and blocks that a merged
-    /// block has replaced. A block that cannot be opened is kept and counted. Changes nothing
-    /// before all files were examined.
+    /// block has replaced. A block that cannot be opened is kept and reported, and so is a damaged one
+    /// that overlaps `verified`. Changes nothing before all files were examined.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of
     /// [`Tombstones::open`].
-    pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
+    pub(crate) fn open(
+        fs: &Arc<dyn Fs>,
+        data_dir: &Path,
+        cache_size_max: usize,
+        verified: Option<TimeRange>,
+    ) -> Result<Self> {
         let dir = data_dir.join("blocks");
         let cache = Arc::new(PageCache::new(cache_size_max));
         let mut found = DirectoryContents::list(&**fs, &dir, &cache)?;
@@ -94,7 +100,7 @@ impl BlockSet {
             .max()
             .unwrap_or(0);
         let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
-        found.drop_damaged()?;
+        found.drop_damaged(verified)?;
         let last_flush = found
             .blocks
             .iter()
@@ -115,7 +121,11 @@ impl BlockSet {
             .last_id
             .saturating_mul(FLUSHES_PER_ID)
             .min(NUMBER_MAX / 2);
-        let unknown_flush = if found.n_damaged > 0 { of_last_id } else { 0 };
+        let unknown_flush = if found.damage.n_damaged() > 0 {
+            of_last_id
+        } else {
+            0
+        };
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         found.clear(&**fs, &dir)?;
         let list = found.stored(&tombstones)?;
@@ -132,7 +142,7 @@ impl BlockSet {
                     .max(unknown_flush)
                     .saturating_add(1),
             ),
-            n_damaged: found.n_damaged,
+            damage: found.damage,
             unremoved: Mutex::default(),
         })
     }
@@ -155,9 +165,9 @@ impl BlockSet {
             .collect()
     }
 
-    /// Returns the number of blocks that are damaged or unreadable, and are not used.
-    pub(crate) fn n_damaged(&self) -> u64 {
-        self.n_damaged
+    /// Returns the blocks that are damaged or unreadable, and are not used.
+    pub(crate) fn damage(&self) -> &DamageReport {
+        &self.damage
     }
 
     /// Returns the size of the page cache in bytes.
@@ -198,7 +208,7 @@ impl BlockSet {
     /// Drops the tombstones that affect no block, except [`BlockSet::newest_tombstones`].
     fn prune(&self, tombstones: &mut Tombstones) -> Result<()> {
         // A block that could not be opened may be repaired, and will need its tombstones.
-        if self.n_damaged > 0 {
+        if self.damage.n_damaged() > 0 {
             return Ok(());
         }
         let n_unremoved = self.unremoved.lock().len();

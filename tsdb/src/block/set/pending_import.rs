@@ -35,6 +35,22 @@ pub(crate) struct PendingImport {
 }
 
 impl PendingImport {
+    /// Returns the imports of the marker files among `file_names`.
+    ///
+    /// # Errors
+    /// Those of [`PendingImport::find`].
+    pub(crate) fn find_all(
+        fs: &dyn Fs,
+        blocks_dir: &Path,
+        file_names: &[String],
+    ) -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for name in file_names {
+            found.extend(Self::find(fs, blocks_dir, name)?);
+        }
+        Ok(found)
+    }
+
     /// Returns the import of a marker file, or `None` if the file is not an empty marker. A marker
     /// must be empty, so that a foreign file with such a name removes no blocks.
     ///

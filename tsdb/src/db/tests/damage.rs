@@ -459,35 +459,59 @@ fn a_block_is_never_overwritten() {
     assert!(BlockWriter::create(Arc::new(RealFs), db.store.blocks.dir(), origin).is_err());
 }
 
-/// An offline check finds every damaged byte that it reads. Without reading all bytes it finds
-/// blocks that do not open.
+/// An offline check finds every damaged byte. A list finds the blocks that do not open or have a
+/// damaged index: the latter were listed. A store that verifies its blocks names those that it does
+/// not use, and the others are read.
 #[test]
 fn a_check_lists_damaged_blocks() {
     let dir = tempfile::tempdir().unwrap();
     two_parts(dir.path());
-    let check = |reads_all| {
-        let (n_sound, damage) = BlockSummary::check(dir.path(), reads_all).unwrap();
-        (
-            n_sound,
-            damage.n_damaged(),
-            damage.entries().first().map(|damage| damage.path.clone()),
-        )
+    let counts = |n_sound: u64, damage: &DamageReport| {
+        let path = damage.entries().first().map(|damage| damage.path.clone());
+        (n_sound, damage.n_damaged(), path)
     };
-    assert_eq!((check(false), check(true)), ((2, 0, None), (2, 0, None)));
+    let check = || {
+        let (n_sound, damage) = BlockSummary::check(dir.path()).unwrap();
+        counts(n_sound, &damage)
+    };
+    let list = || {
+        let (blocks, damage) = BlockSummary::list(dir.path()).unwrap();
+        counts(blocks.len() as u64, &damage)
+    };
+    let open_verified = || {
+        let options = Options {
+            verified: Some(TimeRange::ALL),
+            ..options()
+        };
+        let db = Db::open(dir.path(), options).unwrap();
+        assert!(!everything(&db).is_empty());
+        counts(db.blocks().len() as u64, db.damaged_blocks())
+    };
+    for found in [check(), list(), open_verified()] {
+        assert_eq!(found, (2, 0, None));
+    }
     let path = block_paths(dir.path()).remove(1);
     let good = std::fs::read(&path).unwrap();
     let damaged = (1, 1, Some(path.clone()));
+    let mut n_listed = 0;
     let mut n_opened = 0;
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
         std::fs::write(&path, &bad).unwrap();
-        assert_eq!(check(true), damaged, "damage at {at}");
-        n_opened += u64::from(check(false) != damaged);
+        assert_eq!(check(), damaged, "damage at {at}");
+        assert_eq!(open_verified(), damaged, "damage at {at}");
+        n_opened += u64::from(open(dir.path()).stats().n_damaged_blocks == 0);
+        n_listed += u64::from(list() != damaged);
     }
-    assert!(0 < n_opened && n_opened < good.len() as u64, "{n_opened}");
+    // Only damage of samples is not in the list.
+    let n_bytes = good.len() as u64;
+    assert!(
+        0 < n_listed && n_listed < n_opened && n_opened < n_bytes,
+        "{n_listed} {n_opened}"
+    );
     std::fs::remove_file(path).unwrap();
-    assert_eq!(check(true), (1, 0, None));
+    assert_eq!(check(), (1, 0, None));
 }
 
 #[test]
@@ -600,7 +624,7 @@ fn a_shortage_of_open_files_is_not_damage() {
         assert_eq!(files(), before, "{prefix}");
     }
     fs.set_out_of_files(Some("00000001"));
-    assert!(check_in(&fs, dir, true).unwrap_err().is_out_of_files());
+    assert!(check_in(&fs, dir).unwrap_err().is_out_of_files());
     fs.set_out_of_files(Some("samples-"));
     assert!(
         inspect(&fs, dir, &mut |_, _| {})

@@ -34,7 +34,7 @@ pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
 pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let mut found = read(args)?;
     let wal = verdict(&found);
-    let (n_blocks, in_blocks) = BlockSummary::check(&args.dir, true).context("read the blocks")?;
+    let (n_blocks, in_blocks) = BlockSummary::check(&args.dir).context("read the blocks")?;
     let blocks = format!(
         "blocks: {n_blocks} sound, {} damaged\n",
         in_blocks.n_damaged()
