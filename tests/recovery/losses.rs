@@ -15,6 +15,8 @@ use tempfile::TempDir;
 use varve_model::Sample;
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 
+use crate::harness::copy_dir;
+
 /// Timestamp of the first sample of each series.
 const T: i64 = 1_700_000_000_000;
 const INTERVAL_MS: i64 = 15_000;
@@ -504,6 +506,62 @@ fn late_samples_before_the_end_of_the_blocks_are_written_if_the_wbl_is_lost() {
         );
         assert_eq!(totals["unaccounted"], 0, "{name}: {totals}");
     }
+}
+
+/// The samples counted twice, and nothing said so. Deleted samples counted as readable.
+#[test]
+fn blocks_that_overlap_are_named_and_deleted_samples_are_not_readable() {
+    let prometheus = Prometheus(TempDir::new().expect("make a temporary directory"));
+    let blocks = make_blocks(
+        &prometheus,
+        &format!("a 1 {}\na 2 {}\n# EOF\n", T / 1000, T / 1000 + 1),
+    );
+    let overlapping = "blocks overlap: a sample that several of them have counts for each\n";
+    let said = |args: &[&str]| {
+        let output = prometheus.varve(args);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    for args in [
+        &["wal", "verify", "DIR"][..],
+        &["tsdb", "import", "DIR", "OUT"],
+    ] {
+        let (code, text) = said(args);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(!text.contains(overlapping), "{args:?}: {text}");
+    }
+    let copy = prometheus.path("01M7YQJC6W0PH11YAGQNK9T4Z6");
+    copy_dir(&blocks[0], &copy);
+    for args in [
+        &["wal", "verify", "DIR"][..],
+        &["tsdb", "import", "DIR", "OUT"],
+    ] {
+        let (code, text) = said(args);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains(overlapping), "{args:?}: {text}");
+    }
+    fs::remove_dir_all(&copy).expect("remove a block");
+
+    // The only series of a block with five symbols at most: `a`, `__name__` and the empty string.
+    let index = fs::read(blocks[0].join("index")).expect("read the index");
+    let symbols_size = u32::from_be_bytes([index[5], index[6], index[7], index[8]]);
+    let series_ref = (9 + symbols_size + 4).div_ceil(16);
+    let mut tombstone = vec![];
+    put_varint(&mut tombstone, u64::from(series_ref));
+    put_zigzag(&mut tombstone, T);
+    put_zigzag(&mut tombstone, T);
+    let mut file = [&0x0130_ba30_u32.to_be_bytes()[..], &[1], &tombstone].concat();
+    file.extend_from_slice(&crc32c::crc32c(&tombstone).to_be_bytes());
+    fs::write(blocks[0].join("tombstones"), file).expect("write tombstones");
+    let (code, totals) = prometheus.totals(&["wal", "verify", "DIR"]);
+    assert_eq!(code, Some(0), "{totals}");
+    assert_eq!(
+        (&totals["kept"], &totals["deleted"], &totals["unaccounted"]),
+        (&json!(1), &json!(1), &json!(0)),
+        "{totals}"
+    );
 }
 
 fn name_of(path: &Path) -> String {

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use varve_env::damage::{Damage, DamageKind, DamageReport};
 use varve_env::sample_totals::SampleTotals;
-use varve_prometheus::block::BlockMeta;
+use varve_model::TimeRange;
+use varve_prometheus::block::{BlockMeta, have_overlaps};
 use varve_system::machine::process;
 
 use crate::output::table;
@@ -56,6 +57,14 @@ pub(crate) fn loss(n_lost: u64, n_samples: u64) -> String {
     format!("about {n_lost} samples ({percent:.2} %)")
 }
 
+/// Returns a loss and its causes, if they are known.
+pub(crate) fn because(lost: &str, causes: &[String]) -> String {
+    if causes.is_empty() {
+        return lost.to_owned();
+    }
+    format!("{lost}: {}", causes.join(", "))
+}
+
 /// Returns an entry of a damage report as JSON.
 pub(crate) fn damage_json(damage: &Damage) -> Value {
     json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
@@ -88,6 +97,16 @@ pub(crate) fn totals_table(totals: &SampleTotals, kept: &str) -> String {
         rows.push(["unaccounted".to_owned(), n_unaccounted]);
     }
     table(&[], rows)
+}
+
+/// Returns a line about the table of a tool that reads Prometheus' blocks with these time ranges one
+/// after the other. Empty if they do not overlap.
+pub(crate) fn overlap_line(blocks: Vec<TimeRange>) -> &'static str {
+    if have_overlaps(blocks) {
+        "blocks overlap: a sample that several of them have counts for each\n"
+    } else {
+        ""
+    }
 }
 
 /// Prints what became of the samples to standard error, if some are lost.

@@ -15,6 +15,14 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the last line of a report.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Damaged => "damage was found",
+        }
+    }
+
     /// Returns the verdict on a directory.
     pub(crate) fn from_damage(damage: &DamageReport) -> Self {
         if damage.n_damaged() == 0 {

@@ -1,6 +1,7 @@
 //! The description of a block, `meta.json`.
 
 use serde_json::{Map, Value, json};
+use varve_model::TimeRange;
 
 use super::ulid::Ulid;
 use crate::chunk::Encoding;
@@ -137,6 +138,15 @@ impl BlockMeta {
             .any(|hint| PARTIAL.contains(&hint.as_str()))
     }
 
+    /// Returns the time range, from the first to the last timestamp.
+    #[must_use]
+    pub fn range(&self) -> TimeRange {
+        TimeRange {
+            start_ms: self.min_ms,
+            end_ms: self.max_ms.saturating_sub(1),
+        }
+    }
+
     /// Serializes the description.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
@@ -167,6 +177,14 @@ impl BlockMeta {
         text.push(b'\n');
         text
     }
+}
+
+/// Returns `true` if blocks with these ranges overlap in time, so that several may have the same
+/// samples.
+#[must_use]
+pub fn have_overlaps(mut ranges: Vec<TimeRange>) -> bool {
+    ranges.sort_unstable_by_key(|range| range.start_ms);
+    !ranges.is_sorted_by(|range, next| range.end_ms < next.start_ms)
 }
 
 fn strings(list: &Value) -> Vec<String> {
@@ -273,6 +291,28 @@ mod tests {
                 "{hint}"
             );
         }
+    }
+
+    #[test]
+    fn blocks_overlap_if_they_share_a_millisecond() {
+        let check = |ranges: &[(i64, i64)], expect| {
+            let mut found = Vec::new();
+            for &(min_ms, max_ms) in ranges {
+                let block = BlockMeta {
+                    min_ms,
+                    max_ms,
+                    ..BlockMeta::default()
+                };
+                found.push(block.range());
+            }
+            assert_eq!(have_overlaps(found), expect, "{ranges:?}");
+        };
+        check(&[], false);
+        // The end is exclusive.
+        check(&[(10, 20), (0, 10)], false);
+        check(&[(9, 20), (0, 10)], true);
+        check(&[(0, 10), (0, 10)], true);
+        check(&[(0, 30), (40, 50), (5, 9)], true);
     }
 
     #[test]

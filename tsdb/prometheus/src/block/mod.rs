@@ -26,7 +26,9 @@ pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
 pub(crate) use group::SeriesGroup;
 pub(crate) use index::{IndexEntries, PostingsWriter};
 pub use merged::{MergedBlocks, MergedSeries};
-pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
+pub use meta::{
+    BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta, have_overlaps,
+};
 pub use reader::{BlockCursor, BlockReader, BlockSeries};
 pub use ulid::Ulid;
 pub use writer::{BlockWriter, Description};

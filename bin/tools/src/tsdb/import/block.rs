@@ -21,6 +21,7 @@ pub(super) fn build_block(
     damage: &mut DamageReport,
     fetch: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
+    staging.add_source(&**fs, source);
     // A directory without a description is not a block. `import_block` reports it.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());

@@ -20,7 +20,7 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 use super::args::ImportArgs;
 use crate::data_dir::{ensure_not_foreign, ensure_prometheus};
 use crate::progress::{Progress, Unit};
-use crate::report::{damage_lines, totals_table};
+use crate::report::{damage_lines, overlap_line, totals_table};
 use crate::verdict::Verdict;
 use crate::wal::prometheus::recover::{default_options, with_progress};
 use block::build_block;
@@ -88,13 +88,14 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     };
     let built = staging.built();
     let totals = staging.totals().clone();
+    let overlap_line = overlap_line(staging.source_ranges().to_vec());
     staging.hand_over(&*fs, &args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
     println!(
         "built {} blocks with {} samples",
         built.n_blocks, built.n_samples
     );
-    print!("{}", totals_table(&totals, "written"));
+    print!("{}{overlap_line}", totals_table(&totals, "written"));
     Ok(Staged {
         verdict: Verdict::new(&damage, &totals),
         n_samples: built.n_samples,

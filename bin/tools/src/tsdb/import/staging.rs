@@ -23,6 +23,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, Lock, RealFs, create_dir_durably};
+use varve_model::TimeRange;
+use varve_prometheus::block::BlockReader;
 use varve_prometheus::losses::lose_block;
 
 /// Name of the directory in the data directory.
@@ -74,6 +76,8 @@ pub(super) struct Staging {
     lines_size: u64,
     built: Built,
     totals: SampleTotals,
+    /// The time ranges of the Prometheus blocks.
+    source_ranges: Vec<TimeRange>,
 }
 
 impl Staging {
@@ -126,6 +130,7 @@ impl Staging {
             lines_size: 0,
             built: Built::default(),
             totals: SampleTotals::default(),
+            source_ranges: Vec::new(),
         })
     }
 
@@ -152,6 +157,17 @@ impl Staging {
     /// Returns what became of the samples that were found.
     pub(super) fn totals(&self) -> &SampleTotals {
         &self.totals
+    }
+
+    /// Returns the time ranges of the Prometheus blocks.
+    pub(super) fn source_ranges(&self) -> &[TimeRange] {
+        &self.source_ranges
+    }
+
+    /// Adds the time range of a Prometheus block, if it has a description.
+    pub(super) fn add_source(&mut self, fs: &dyn Fs, block_dir: &Path) {
+        let meta = BlockReader::read_meta(fs, block_dir);
+        self.source_ranges.extend(meta.map(|meta| meta.range()));
     }
 
     /// Adds what became of other samples that were found.

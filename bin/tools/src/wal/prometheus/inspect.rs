@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use varve_env::damage::DamageKind;
 use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, RealFs};
+use varve_prometheus::block::BlockMeta;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect as inspect_dir};
 use varve_prometheus::recover::dry_run;
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
 use crate::report::{
-    block_table, blocks_json, damage_json, damage_lines, loss, time, totals_json, totals_table,
+    because, block_table, blocks_json, damage_json, damage_lines, loss, overlap_line, time,
+    totals_json, totals_table,
 };
 use crate::scratch_dir::ScratchDir;
 use crate::verdict::Verdict;
@@ -95,30 +97,37 @@ fn last_lines(inspection: &Inspection, totals: &SampleTotals, verdict: Verdict) 
     } = inspection;
     let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
     let text = format!(
-        "\n{}\n{} segments, {n_bytes} bytes, {} blocks, {} samples: ",
+        "\n{}{}\n{} segments, {n_bytes} bytes, {} blocks, {} samples: {}\n",
         totals_table(totals, "readable"),
+        overlap_line(blocks.iter().map(BlockMeta::range).collect()),
         segments.len(),
         blocks.len(),
-        totals.n_kept
+        totals.n_kept,
+        verdict.text(),
     );
     if verdict == Verdict::Sound {
-        return text + "sound\n";
+        return text;
     }
     let n_series = inspection.unknown_series.len();
     let n_in_damaged_bytes = n_lost_samples.saturating_sub(n_unknown_samples);
-    let causes = format!(
-        "{n_unknown_samples} samples of {n_series} unknown series, {n_in_damaged_bytes} in damaged bytes"
-    );
     // A file that is gone had any number of samples.
-    let lost = if inspection.damage.count(DamageKind::Missing) > 0 {
-        format!("an unknown number of samples: those in missing files, {causes}")
-    } else if n_lost_samples == 0 {
-        format!("an unknown number of samples: {causes}")
+    let has_missing_files = inspection.damage.count(DamageKind::Missing) > 0;
+    let lost = if has_missing_files || n_lost_samples == 0 {
+        "an unknown number of samples".to_owned()
     } else {
-        let n_known = n_samples.saturating_sub(n_unknown_samples);
-        format!("{}: {causes}", loss(n_lost_samples, n_known))
+        loss(n_lost_samples, n_samples.saturating_sub(n_unknown_samples))
     };
-    format!("{text}damage was found\na recovery would lose {lost}\n")
+    let mut causes = Vec::new();
+    if has_missing_files {
+        causes.push("those in missing files".to_owned());
+    }
+    if n_unknown_samples > 0 {
+        causes.push(format!("{n_unknown_samples} of {n_series} unknown series"));
+    }
+    if n_in_damaged_bytes > 0 {
+        causes.push(format!("about {n_in_damaged_bytes} in damaged bytes"));
+    }
+    text + &format!("a recovery would lose {}\n", because(&lost, &causes))
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {

@@ -13,7 +13,7 @@ use varve_tsdb::stats::BlockSummary;
 
 use crate::output::table;
 use crate::progress::{Progress, Unit};
-use crate::report::{damage_json, damage_lines, loss, time, totals_json, totals_table};
+use crate::report::{because, damage_json, damage_lines, loss, time, totals_json, totals_table};
 use crate::verdict::Verdict;
 use crate::wal::args::InspectArgs;
 
@@ -33,7 +33,7 @@ pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
 /// Prints whether the WAL, a block or the tombstones have damage.
 pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let mut found = read(args)?;
-    let wal = verdict(&found);
+    let wal = wal_lines(&found);
     let (n_blocks, in_blocks) = BlockSummary::check(&args.dir).context("read the blocks")?;
     let blocks = format!(
         "blocks: {n_blocks} sound, {} damaged\n",
@@ -42,34 +42,33 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     found.damage.append(in_blocks);
     BlockSummary::check_delete_rules(&args.dir, &mut found.damage)
         .context("read the tombstones")?;
+    let verdict = verdict(&found);
     args.output.print(
         || {
             let found_samples = totals_table(&sample_totals(&found), "readable");
             let damage = damage(&found).trim_start().to_owned();
-            damage + &found_samples + "\n" + &totals(&found, wal) + &blocks
+            // The last line is about everything above it.
+            damage + &found_samples + "\n" + &wal + &blocks + verdict.text() + "\n"
         },
         || json(&found),
     );
-    Ok(verdict(&found))
+    Ok(verdict)
 }
 
 /// Returns totals of the WAL, and an estimate of what a replay would lose.
-fn totals(found: &WalInspection, wal: Verdict) -> String {
+fn wal_lines(found: &WalInspection) -> String {
     let sums = Sums::new(&found.files);
     let text = format!(
-        "{} files, {} bytes, {} sound frames, {} samples: ",
+        "WAL: {} files, {} bytes, {} sound frames, {} samples\n",
         found.files.len(),
         sums.size,
         sums.n_frames,
         sums.n_samples
     );
-    if wal == Verdict::Sound {
-        return text + "sound\n";
+    match verdict(found) {
+        Verdict::Sound => text,
+        Verdict::Damaged => format!("{text}a replay would lose {}\n", lost(found, 0)),
     }
-    format!(
-        "{text}damage was found\na replay would lose {}\n",
-        lost(found, 0)
-    )
 }
 
 /// Returns what became of the samples of the WAL. Those of superseded files are in blocks.
@@ -107,15 +106,18 @@ fn lost(found: &WalInspection, n_file_gaps: u64) -> String {
     } else {
         loss(n_lost, n_known_samples)
     };
-    let in_files = if n_file_gaps > 0 {
-        format!("{n_file_gaps} missing or empty files, ")
-    } else {
-        String::new()
-    };
-    format!(
-        "{lost}: {in_files}{} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
-        sums.damaged_bytes, sums.n_missing_frames,
-    )
+    let mut causes = Vec::new();
+    for (n, cause) in [
+        (n_file_gaps, "gaps of missing files, or empty files"),
+        (sums.damaged_bytes, "damaged bytes"),
+        (sums.n_missing_frames, "missing frames"),
+        (n_unknown_samples, "samples of unknown series"),
+    ] {
+        if n > 0 {
+            causes.push(format!("{n} {cause}"));
+        }
+    }
+    because(&lost, &causes)
 }
 
 /// Sums over files.
