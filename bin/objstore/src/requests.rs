@@ -36,7 +36,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(20);
 /// next look for finished blocks.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Status of a range that begins at the end of an object, or later.
-pub(crate) const BEHIND_THE_END: u16 = 416;
+const BEHIND_THE_END: u16 = 416;
 /// Maximum number of parts of an object: that of S3 and of Google Cloud Storage.
 const PARTS_MAX: u64 = 10_000;
 
@@ -87,10 +87,6 @@ impl Requests {
         &self.host
     }
 
-    pub(crate) fn metrics(&self) -> &ObjstoreMetrics {
-        &self.metrics
-    }
-
     /// Sends a request. A missing object or bucket is an error.
     pub(crate) fn expect(&mut self, call: &Call<'_>) -> Result<Response> {
         let response = self.send(call)?;
@@ -98,6 +94,27 @@ impl Requests {
             return Err(self.rejection(&response));
         }
         Ok(response)
+    }
+
+    /// Reads at most `size` bytes of an object, fewer at its end. `call` asks for the whole object.
+    /// Returns `None` if it does not exist.
+    pub(crate) fn get_range(
+        &mut self,
+        mut call: Call<'_>,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<Bytes>> {
+        let range = format!("bytes={offset}-{}", offset + size - 1);
+        call.headers.push(("range".to_owned(), range));
+        let response = self.send(&call)?;
+        Ok(match response.status {
+            404 => None,
+            BEHIND_THE_END => Some(Bytes::new()),
+            _ => {
+                self.metrics.count_received(response.body.len());
+                Some(response.body)
+            }
+        })
     }
 
     /// Sends a request, and repeats it after temporary failures. Returns a response with a status
@@ -148,8 +165,8 @@ impl Requests {
         let query = call.encoded_query();
         let mut headers = call.headers.clone();
         headers.push(("host".to_owned(), self.host.clone()));
-        // HTTP does not require the length of an empty body, but S3 and Google Cloud Storage do.
-        // hyper adds that of others.
+        // HTTP does not require the length of an empty body, but the servers of buckets do. hyper
+        // adds that of others.
         let has_length = matches!(call.method, "PUT" | "POST");
         if has_length && call.body.is_empty() {
             headers.push(("content-length".to_owned(), "0".to_owned()));
@@ -186,6 +203,12 @@ impl Requests {
 /// too many.
 pub(crate) fn part_size(configured: u64, size: u64) -> u64 {
     configured.max(size.div_ceil(PARTS_MAX).next_multiple_of(MIB))
+}
+
+/// Returns numbers, from 1, and sizes of the parts of an object.
+pub(crate) fn parts(size: u64, part_size: u64) -> impl Iterator<Item = (u32, u64)> {
+    let starts = (0..size).step_by(part_size as usize);
+    (1..).zip(starts.map(move |start| part_size.min(size - start)))
 }
 
 /// Reads the next part of an object, when the pace allows to send it.
@@ -257,6 +280,13 @@ mod tests {
                 "{value}"
             );
         }
+    }
+
+    #[test]
+    fn parts_have_numbers_and_sizes() {
+        let all: Vec<_> = parts(12, 5).collect();
+        assert_eq!(all, [(1, 5), (2, 5), (3, 2)]);
+        assert_eq!(parts(10, 5).last(), Some((2, 5)));
     }
 
     #[test]

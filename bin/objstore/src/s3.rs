@@ -15,20 +15,19 @@ use hyper::header::ETAG;
 use varve_client::Response;
 
 use crate::authorization::Authorization;
-use crate::call::{Call, encode};
+use crate::call::BucketPath;
 use crate::config::{GcsConfig, S3Config};
 use crate::credentials::CachedCredentials;
-use crate::listing::Listing;
+use crate::listing::{Page, read_pages};
 use crate::metrics::ObjstoreMetrics;
 use crate::object::Object;
 use crate::pace::{Pace, Stop};
-use crate::requests::{BEHIND_THE_END, Requests, Server, next_part, part_size, reason, text};
+use crate::requests::{Requests, Server, next_part, part_size, parts, reason, text};
 use crate::xml;
 
 pub(super) struct S3 {
     requests: Requests,
-    /// What precedes a key in a path.
-    root: String,
+    path: BucketPath,
     encryption: Vec<(String, String)>,
     /// `true` if requests carry the CRC-32C of their body: signatures of S3 have its SHA-256.
     has_crc32c: bool,
@@ -39,7 +38,7 @@ impl std::fmt::Debug for S3 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("S3")
             .field("host", &self.requests.host())
-            .field("root", &self.root)
+            .field("path", &self.path)
             .finish_non_exhaustive()
     }
 }
@@ -50,13 +49,16 @@ impl S3 {
         stop: Arc<Stop>,
         metrics: ObjstoreMetrics,
     ) -> Result<Self> {
-        let (host, root) = if config.is_virtual_hosted {
+        let (host, path) = if config.is_virtual_hosted {
             (
                 format!("{}.{}", config.bucket, config.endpoint),
-                "/".to_owned(),
+                BucketPath::of_host(),
             )
         } else {
-            (config.endpoint.clone(), path_of(&config.bucket))
+            (
+                config.endpoint.clone(),
+                BucketPath::below("", &config.bucket),
+            )
         };
         let server = Server {
             host,
@@ -70,7 +72,7 @@ impl S3 {
         };
         Ok(Self {
             requests: Requests::new(server, stop, metrics)?,
-            root,
+            path,
             encryption: config.encryption.clone(),
             has_crc32c: false,
             part_size: config.part_size,
@@ -92,7 +94,7 @@ impl S3 {
         };
         Ok(Self {
             requests: Requests::new(server, stop, metrics)?,
-            root: path_of(&config.bucket),
+            path: BucketPath::below("", &config.bucket),
             encryption: Vec::new(),
             has_crc32c: true,
             part_size: config.part_size,
@@ -111,7 +113,7 @@ impl S3 {
             return self.put_parts(key, size, part_size, source, pace);
         }
         let body = next_part(size, source, pace)?;
-        let mut call = self.call("put", "PUT", Some(key));
+        let mut call = self.path.call("put", "PUT", Some(key));
         call.headers = [self.encryption.clone(), self.checksum(&body)].concat();
         call.body = body;
         self.requests.expect(&call).map(drop)
@@ -126,17 +128,17 @@ impl S3 {
         pace: &mut Pace,
     ) -> Result<()> {
         self.abort_uploads(key)?;
-        let mut begin = self.call("multipart", "POST", Some(key));
+        let mut begin = self.path.call("multipart", "POST", Some(key));
         begin.query = vec![("uploads", "")];
         begin.headers = self.encryption.clone();
         let begun = self.requests.expect(&begin)?;
         let upload = xml::required(&text(&begun), "UploadId")?;
 
         let mut list = String::from("<CompleteMultipartUpload>");
-        for (number, start) in (1_u32..).zip((0..size).step_by(part_size as usize)) {
-            let body = next_part(part_size.min(size - start), source, pace)?;
+        for (number, size) in parts(size, part_size) {
+            let body = next_part(size, source, pace)?;
             let number = number.to_string();
-            let mut part = self.call("put", "PUT", Some(key));
+            let mut part = self.path.call("put", "PUT", Some(key));
             part.query = vec![("partNumber", &*number), ("uploadId", &*upload)];
             part.headers = self.checksum(&body);
             part.body = body;
@@ -153,7 +155,7 @@ impl S3 {
         }
         list.push_str("</CompleteMultipartUpload>");
 
-        let mut end = self.call("multipart", "POST", Some(key));
+        let mut end = self.path.call("multipart", "POST", Some(key));
         end.query = vec![("uploadId", &*upload)];
         end.body = list.into();
         let ended = self.requests.expect(&end)?;
@@ -169,7 +171,7 @@ impl S3 {
 
     /// Removes the parts of interrupted uploads of a key.
     fn abort_uploads(&mut self, key: &str) -> Result<()> {
-        let mut find = self.call("multipart", "GET", None);
+        let mut find = self.path.call("multipart", "GET", None);
         find.query = vec![("prefix", key), ("uploads", "")];
         let found = self.requests.expect(&find)?;
         let body = text(&found);
@@ -177,7 +179,7 @@ impl S3 {
             .filter(|upload| xml::text(upload, "Key").as_deref() == Some(key))
         {
             let id = xml::required(upload, "UploadId")?;
-            let mut abort = self.call("multipart", "DELETE", Some(key));
+            let mut abort = self.path.call("multipart", "DELETE", Some(key));
             abort.query = vec![("uploadId", &*id)];
             // 404: the server has removed it meanwhile.
             self.requests.send(&abort)?;
@@ -186,25 +188,14 @@ impl S3 {
     }
 
     pub(super) fn get_range(&mut self, key: &str, offset: u64, size: u64) -> Result<Option<Bytes>> {
-        let range = format!("bytes={offset}-{}", offset + size - 1);
-        let mut call = self.call("get", "GET", Some(key));
-        call.headers = vec![("range".to_owned(), range)];
-        let response = self.requests.send(&call)?;
-        Ok(match response.status {
-            404 => None,
-            BEHIND_THE_END => Some(Bytes::new()),
-            _ => {
-                self.requests.metrics().count_received(response.body.len());
-                Some(response.body)
-            }
-        })
+        let call = self.path.call("get", "GET", Some(key));
+        self.requests.get_range(call, offset, size)
     }
 
     pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
-        let mut listing = Listing::default();
-        loop {
-            let page = self.list_page(prefix, listing.token())?;
-            let page = text(&page);
+        let host = self.requests.host().to_owned();
+        read_pages(&host, |token| {
+            let page = text(&self.list_page(prefix, token)?);
             let mut objects = Vec::new();
             for object in xml::elements(&page, "Contents") {
                 let size = xml::required(object, "Size")?
@@ -215,22 +206,23 @@ impl S3 {
                     size,
                 });
             }
-            listing.add(objects)?;
-            if xml::text(&page, "IsTruncated").as_deref() != Some("true") {
-                return Ok(listing.finish());
-            }
-
-            let host = self.requests.host();
-            let next = xml::required(&page, "NextContinuationToken");
-            let next = next.with_context(|| {
-                format!("{host} returned a truncated list of objects without a continuation token")
-            });
-            listing.continue_at(host, next?)?;
-        }
+            let is_truncated = xml::text(&page, "IsTruncated").as_deref() == Some("true");
+            let next = if is_truncated {
+                let next = xml::required(&page, "NextContinuationToken");
+                Some(next.with_context(|| {
+                    format!(
+                        "{host} returned a truncated list of objects without a continuation token"
+                    )
+                })?)
+            } else {
+                None
+            };
+            Ok(Page { objects, next })
+        })
     }
 
     fn list_page(&mut self, prefix: &str, token: &str) -> Result<Response> {
-        let mut call = self.call("list", "GET", None);
+        let mut call = self.path.call("list", "GET", None);
         if !token.is_empty() {
             call.query.push(("continuation-token", token));
         }
@@ -239,24 +231,8 @@ impl S3 {
     }
 
     pub(super) fn delete(&mut self, key: &str) -> Result<()> {
-        let call = self.call("delete", "DELETE", Some(key));
+        let call = self.path.call("delete", "DELETE", Some(key));
         self.requests.send(&call).map(drop)
-    }
-
-    /// Returns a request for an object, or for the bucket itself.
-    fn call<'a>(
-        &self,
-        operation: &'static str,
-        method: &'static str,
-        key: Option<&str>,
-    ) -> Call<'a> {
-        let path = match key {
-            Some(key) => format!("{}{}", self.root, encode(key, true)),
-            None if self.root == "/" => "/".to_owned(),
-            // A bucket is named without the slash after it.
-            None => self.root.trim_end_matches('/').to_owned(),
-        };
-        Call::new(operation, method, path)
     }
 
     /// Returns the header with which the server checks the bytes of an object, unless the signature
@@ -269,9 +245,4 @@ impl S3 {
         let crc32c = BASE64.encode(&crc32c::crc32c(body).to_be_bytes());
         vec![("x-goog-hash".to_owned(), format!("crc32c={crc32c}"))]
     }
-}
-
-/// Returns the path of a bucket whose name is not part of the host name.
-fn path_of(bucket: &str) -> String {
-    format!("/{}/", encode(bucket, false))
 }

@@ -58,6 +58,19 @@ fn read_request(stream: &std::net::TcpStream) -> String {
     text + &String::from_utf8(body).unwrap()
 }
 
+/// Returns the fields of the form that a request sent.
+pub(crate) fn form(request: &str) -> Vec<(String, String)> {
+    let (_, form) = request.rsplit_once('\n').unwrap();
+    let fields = form.split('&').map(|field| {
+        let (name, value) = field.split_once('=').unwrap();
+        let value = percent_encoding::percent_decode_str(value)
+            .decode_utf8()
+            .unwrap();
+        (name.to_owned(), value.into_owned())
+    });
+    fields.collect()
+}
+
 /// Returns an environment.
 pub(crate) fn of(variables: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let variables: HashMap<String, String> = variables

@@ -1,5 +1,6 @@
 //! The same operations on a directory and on servers that check credentials and fail at will.
 
+mod http_server;
 mod s3_server;
 
 use std::collections::BTreeMap;

@@ -1,14 +1,13 @@
 //! A server with the protocol of S3, which Google Cloud Storage also has.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use data_encoding::BASE64;
 use parking_lot::Mutex;
 use varve_client::Secret;
 
+use super::http_server::{self, Answer, Received, decode};
 use crate::authorization::{Signer, Unsigned};
 use crate::credentials::Credentials;
 
@@ -39,53 +38,31 @@ pub(super) struct Stored {
 #[derive(Debug, Clone)]
 pub(super) struct Server(Arc<Mutex<Stored>>, pub(super) String);
 
-struct Received {
-    method: String,
-    path: String,
-    query: String,
-    headers: HashMap<String, String>,
-    body: Vec<u8>,
-}
-
 impl Server {
     pub(super) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Self(Arc::default(), listener.local_addr().unwrap().to_string());
-        let accepting = server.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let serving = accepting.clone();
-                std::thread::spawn(move || serving.serve(stream.unwrap()));
-            }
-        });
-        server
+        let stored = Arc::default();
+        let serving = Self(Arc::clone(&stored), String::new());
+        Self(
+            stored,
+            http_server::start(move |request| serving.answer(request)),
+        )
     }
 
     pub(super) fn stored(&self) -> parking_lot::MutexGuard<'_, Stored> {
         self.0.lock()
     }
 
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Some(request) = Received::read(&mut reader) {
-            let (status, body) = self.respond(&request);
-            let mut added = String::new();
-            if request.method == "PUT" {
-                added.push_str("etag: \"t&g\"\r\n");
-            }
-            let retry_after = self.stored().retry_after;
-            if status == 500 && retry_after > 0 {
-                added.push_str(&format!("retry-after: {retry_after}\r\n"));
-            }
-            let head = format!(
-                "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n{added}\r\n",
-                body.len()
-            );
-            reader
-                .get_mut()
-                .write_all(&[head.as_bytes(), &body].concat())
-                .unwrap();
+    fn answer(&self, request: &Received) -> Answer {
+        let (status, body) = self.respond(request);
+        let mut answer = Answer::new(status, body);
+        if request.method == "PUT" {
+            answer.headers.push("etag: \"t&g\"".to_owned());
         }
+        let retry_after = self.stored().retry_after;
+        if status == 500 && retry_after > 0 {
+            answer.headers.push(format!("retry-after: {retry_after}"));
+        }
+        answer
     }
 
     /// Returns status and body.
@@ -100,8 +77,8 @@ impl Server {
             );
         }
         let is_allowed = match &stored.token {
-            Some(token) => request.has_token(token),
-            None => request.is_signed(),
+            Some(token) => has_token(request, token),
+            None => is_signed(request),
         };
         if !is_allowed {
             return (
@@ -109,19 +86,14 @@ impl Server {
                 b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>".to_vec(),
             );
         }
-        let key = request
-            .path
-            .strip_prefix("/my-bucket")
-            .unwrap()
-            .trim_start_matches('/')
-            .replace("%20", " ");
-        let query: HashMap<_, _> = request
-            .query
-            .split('&')
-            .filter_map(|part| part.split_once('='))
-            .collect();
+        let key = decode(request.path.strip_prefix("/my-bucket").unwrap());
+        let key = key.trim_start_matches('/').to_owned();
+        let query = request.params();
         let ok = |text: String| (200, text.into_bytes());
-        match (request.method.as_str(), query.get("uploadId").copied()) {
+        match (
+            request.method.as_str(),
+            query.get("uploadId").map(String::as_str),
+        ) {
             ("PUT", Some(id)) => {
                 let number = query["partNumber"].parse().unwrap();
                 stored
@@ -172,38 +144,31 @@ impl Server {
                 Some(page) => ok(page(stored.n_requests)),
                 None => ok(list(&stored, &query)),
             },
-            ("GET", None) => {
-                match stored.objects.get(&key) {
+            ("GET", None) => match stored.objects.get(&key) {
+                None => (
+                    404,
+                    b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>".to_vec(),
+                ),
+                Some(object) => match request.range_of(object) {
+                    Some(range) => (206, range),
                     None => (
-                        404,
-                        b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>".to_vec(),
+                        416,
+                        b"<Error><Code>InvalidRange</Code><Message>behind</Message></Error>"
+                            .to_vec(),
                     ),
-                    Some(object) => {
-                        let (start, end) = request.headers["range"]
-                            .strip_prefix("bytes=")
-                            .unwrap()
-                            .split_once('-')
-                            .unwrap();
-                        let (start, end): (usize, usize) =
-                            (start.parse().unwrap(), end.parse().unwrap());
-                        match object.get(start..object.len().min(end + 1)).filter(|range| !range.is_empty()) {
-                        Some(range) => (206, range.to_vec()),
-                        None => (416, b"<Error><Code>InvalidRange</Code><Message>behind</Message></Error>".to_vec()),
-                    }
-                    }
-                }
-            }
+                },
+            },
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn list(stored: &Stored, query: &HashMap<&str, &str>) -> String {
-    let prefix = query["prefix"].replace("%2F", "/");
+fn list(stored: &Stored, query: &HashMap<String, String>) -> String {
+    let prefix = &query["prefix"];
     let entries: Vec<_> = stored
         .objects
         .iter()
-        .filter(|(key, _)| key.starts_with(&prefix))
+        .filter(|(key, _)| key.starts_with(prefix))
         .collect();
     let start = query
         .get("continuation-token")
@@ -224,102 +189,65 @@ fn list(stored: &Stored, query: &HashMap<&str, &str>) -> String {
     format!("<R>{page}<IsTruncated>{is_truncated}</IsTruncated>{next}</R>")
 }
 
-impl Received {
-    fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let (method, target) = line.split_once(' ')?;
-        let (path, query) = target
-            .split(' ')
-            .next()?
-            .split_once('?')
-            .unwrap_or((target.split(' ').next()?, ""));
-        let (method, path, query) = (method.to_owned(), path.to_owned(), query.to_owned());
-        let mut headers = HashMap::new();
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok()?;
-            let Some((name, value)) = line.trim_end().split_once(": ") else {
-                break;
-            };
-            headers.insert(name.to_lowercase(), value.to_owned());
-        }
-        let size = headers
-            .get("content-length")
-            .map_or(0, |size| size.parse().unwrap());
-        let mut body = vec![0; size];
-        reader.read_exact(&mut body).ok()?;
-        Some(Self {
+/// Also checks what Google Cloud Storage requires of requests that send something.
+#[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
+fn has_token(request: &Received, token: &str) -> bool {
+    if matches!(&*request.method, "PUT" | "POST") {
+        assert!(request.headers.contains_key("content-length"), "a 411");
+    }
+    if request.method == "PUT" {
+        let crc32c = BASE64.encode(&crc32c::crc32c(&request.body).to_be_bytes());
+        assert_eq!(request.headers["x-goog-hash"], format!("crc32c={crc32c}"));
+    }
+    request.headers["authorization"] == format!("Bearer {token}")
+}
+
+/// Signs what was received again.
+fn is_signed(request: &Received) -> bool {
+    let given = &request.headers["authorization"];
+    let names = given
+        .split_once("SignedHeaders=")
+        .unwrap()
+        .1
+        .split(',')
+        .next()
+        .unwrap();
+    let added = ["x-amz-content-sha256", "x-amz-date"];
+    let headers: Vec<_> = names
+        .split(';')
+        .filter(|name| !added.contains(name))
+        .map(|name| (name.to_owned(), request.headers[name].clone()))
+        .collect();
+    let credentials = Credentials {
+        access_key: KEY.to_owned(),
+        secret_key: Secret(SECRET.to_owned()),
+        session_token: Secret::default(),
+    };
+    let signer = Signer {
+        credentials: &credentials,
+        region: REGION,
+    };
+    let now =
+        jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", &request.headers["x-amz-date"]).unwrap();
+    let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+    let Received {
+        method,
+        path,
+        query,
+        body,
+        ..
+    } = request;
+    let signed = signer.sign(
+        Unsigned {
             method,
             path,
             query,
-            headers,
+            headers: &headers,
             body,
-        })
-    }
-
-    /// Also checks what Google Cloud Storage requires of requests that send something.
-    #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
-    fn has_token(&self, token: &str) -> bool {
-        if matches!(&*self.method, "PUT" | "POST") {
-            assert!(self.headers.contains_key("content-length"), "a 411");
-        }
-        if self.method == "PUT" {
-            let crc32c = BASE64.encode(&crc32c::crc32c(&self.body).to_be_bytes());
-            assert_eq!(self.headers["x-goog-hash"], format!("crc32c={crc32c}"));
-        }
-        self.headers["authorization"] == format!("Bearer {token}")
-    }
-
-    /// Signs what was received again.
-    fn is_signed(&self) -> bool {
-        let given = &self.headers["authorization"];
-        let names = given
-            .split_once("SignedHeaders=")
-            .unwrap()
-            .1
-            .split(',')
-            .next()
-            .unwrap();
-        let added = ["x-amz-content-sha256", "x-amz-date"];
-        let headers: Vec<_> = names
-            .split(';')
-            .filter(|name| !added.contains(name))
-            .map(|name| (name.to_owned(), self.headers[name].clone()))
-            .collect();
-        let credentials = Credentials {
-            access_key: KEY.to_owned(),
-            secret_key: Secret(SECRET.to_owned()),
-            session_token: Secret::default(),
-        };
-        let signer = Signer {
-            credentials: &credentials,
-            region: REGION,
-        };
-        let now =
-            jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", &self.headers["x-amz-date"]).unwrap();
-        let now = now.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
-        let Self {
-            method,
-            path,
-            query,
-            body,
-            ..
-        } = self;
-        let signed = signer.sign(
-            Unsigned {
-                method,
-                path,
-                query,
-                headers: &headers,
-                body,
-            },
-            now,
-        );
-        signed
-            .iter()
-            .any(|(name, value)| name == "authorization" && value == given)
-    }
+        },
+        now,
+    );
+    signed
+        .iter()
+        .any(|(name, value)| name == "authorization" && value == given)
 }

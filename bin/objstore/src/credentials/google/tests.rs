@@ -6,7 +6,7 @@ use data_encoding::{BASE64, BASE64URL_NOPAD};
 use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-use super::super::test_issuer::{Issuer, now, of};
+use super::super::test_issuer::{Issuer, form, now, of};
 use super::*;
 
 /// A key that only these tests have, in PKCS #8.
@@ -55,19 +55,6 @@ fn find(configured: &str, variables: &[(&str, &str)]) -> Result<Source> {
 
 fn error_of(configured: &str, variables: &[(&str, &str)]) -> String {
     format!("{:#}", find(configured, variables).unwrap_err())
-}
-
-/// Returns the fields of the form that a request sent.
-fn form(request: &str) -> Vec<(String, String)> {
-    let (_, form) = request.rsplit_once('\n').unwrap();
-    let fields = form.split('&').map(|field| {
-        let (name, value) = field.split_once('=').unwrap();
-        let value = percent_encoding::percent_decode_str(value)
-            .decode_utf8()
-            .unwrap();
-        (name.to_owned(), value.into_owned())
-    });
-    fields.collect()
 }
 
 #[test]
