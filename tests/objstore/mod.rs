@@ -1,6 +1,7 @@
 //! Object storage: what Varve uploads, as Thanos and promtool read it; import from a bucket;
 //! backups.
 
+mod azure;
 mod backup_under_load;
 mod backups;
 mod s3;
@@ -235,10 +236,11 @@ fn check_answers(ours: &Http, theirs: &Http, params: &[(&str, &str)]) {
     }
 }
 
-/// Writes random values that compress to more than 5 MiB, after the samples of [`fill`].
-fn fill_with_noise(server: &Server) {
+/// Writes requests of random values after the samples of [`fill`]. Ten requests compress to more
+/// than 5 MiB, and have 1000 series.
+fn fill_with_noise(server: &Server, n_requests: usize) {
     let mut random = Random::new(1);
-    for request in 0..10 {
+    for request in 0..n_requests {
         let of = |i: i64| {
             let samples: Vec<_> = (0..800)
                 .map(|at| (T0 + 14 * HOUR + at, random.next() as f64))

@@ -121,7 +121,7 @@ fn a_bucket_of_s3_takes_uploads_and_backups_and_gives_them_back() {
         .replace("tenants/x", "backups")
         .replace("access_key", "part_size: 5242880, access_key");
     let backups = Bucket::with_config(TempDir::new().unwrap(), config);
-    fill_with_noise(&server);
+    fill_with_noise(&server, 10);
     let url = format!("--url={}", server.http().url(""));
     succeed(&["backup", &backups.config_file(), &url, "--verify"]);
     let restored = Server::start_on(&[], |data_dir| {
@@ -154,7 +154,7 @@ fn uploads_and_backups_survive_failed_and_cut_requests() {
         "{}",
         server.log()
     );
-    fill_with_noise(&server);
+    fill_with_noise(&server, 10);
     let url = format!("--url={}", server.http().url(""));
     let backups = bucket.config.replace("tenants/x", "backups");
     let backups = Bucket::with_config(TempDir::new().unwrap(), backups);

@@ -194,8 +194,12 @@ fn a_server_does_not_start_without_external_labels_or_with_an_unknown_bucket() {
     for (text, expect) in [
         ("type: GCS\nconfig: {use_grpc: false}", "bucket is missing"),
         (
-            "type: AZURE",
-            "type AZURE is not supported; use S3, GCS or FILESYSTEM",
+            "type: OCI",
+            "type OCI is not supported; use S3, GCS, AZURE or FILESYSTEM",
+        ),
+        (
+            "type: AZURE\nconfig: {container: c, storage_account: a, storage_account_key: '!'}",
+            "the key of storage account \"a\" is not Base64",
         ),
         (
             "type: S3\nconfig: {bucket: b, endpoint: e, access_key: a}",

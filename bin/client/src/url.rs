@@ -73,6 +73,16 @@ impl Url {
         &self.host
     }
 
+    /// Returns the host, with the brackets of IPv6, and the port unless it is that of the scheme.
+    pub fn host_and_port(&self) -> String {
+        let authority = self.authority();
+        let port = if self.is_https { ":443" } else { ":80" };
+        match authority.strip_suffix(port) {
+            Some(host) => host.to_owned(),
+            None => authority,
+        }
+    }
+
     /// Returns the path, without a final slash.
     pub fn path(&self) -> &str {
         &self.path
@@ -186,9 +196,11 @@ mod tests {
     fn the_parts_of_a_url() {
         let url = Url::parse("https://ann@[fd00::1]:8/a/b/").unwrap();
         assert_eq!((url.host(), url.path()), ("fd00::1", "/a/b"));
+        assert_eq!(url.host_and_port(), "[fd00::1]:8");
         assert!(url.is_https());
         let url = Url::parse("http://store").unwrap();
         assert_eq!((url.host(), url.path()), ("store", ""));
+        assert_eq!(url.host_and_port(), "store");
         assert!(!url.is_https());
     }
 

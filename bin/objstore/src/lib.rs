@@ -1,5 +1,5 @@
-//! Object storage: a bucket of S3, of a compatible server or of Google Cloud Storage, or a
-//! directory.
+//! Object storage: a bucket of S3, of a compatible server or of Google Cloud Storage, a container of
+//! Azure Blob Storage, or a directory.
 //!
 //! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a
 //! tokio task must not make them. docs/decisions/storage/0021-object-storage.md compares it with
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod authorization;
+mod azure;
 mod call;
 mod checksum;
 mod config;
@@ -46,6 +47,7 @@ pub use metrics::ObjstoreMetrics;
 pub use object::Object;
 pub use pace::{Pace, Stop};
 
+use azure::Azure;
 use checksum::Checksum;
 use config::BackendConfig;
 use filesystem::Filesystem;
@@ -75,6 +77,7 @@ enum Backend {
     Filesystem(Filesystem),
     /// Also the XML API of Google Cloud Storage.
     S3(Box<S3>),
+    Azure(Box<Azure>),
 }
 
 impl ObjectStore {
@@ -90,6 +93,10 @@ impl ObjectStore {
             }
             BackendConfig::Gcs(gcs) => {
                 Backend::S3(Box::new(S3::of_gcs(gcs, Arc::clone(pace.stop()), metrics)?))
+            }
+            BackendConfig::Azure(azure) => {
+                let stop = Arc::clone(pace.stop());
+                Backend::Azure(Box::new(Azure::new(azure, stop, metrics)?))
             }
         };
         Ok(Self {
@@ -123,6 +130,7 @@ impl ObjectStore {
         let stored = match &mut self.backend {
             Backend::Filesystem(filesystem) => filesystem.put(&key, size, source, pace),
             Backend::S3(s3) => s3.put(&key, size, source, pace),
+            Backend::Azure(azure) => azure.put(&key, size, source, pace),
         };
         stored.with_context(|| format!("store object {key:?}"))
     }
@@ -159,6 +167,7 @@ impl ObjectStore {
         let read = match &mut self.backend {
             Backend::Filesystem(filesystem) => filesystem.get_range(key, offset, size),
             Backend::S3(s3) => s3.get_range(key, offset, size),
+            Backend::Azure(azure) => azure.get_range(key, offset, size),
         };
         let read = read.with_context(|| format!("read object {key:?}"))?;
         self.pace
@@ -230,6 +239,7 @@ impl ObjectStore {
         let listed = match &mut self.backend {
             Backend::Filesystem(filesystem) => filesystem.list(&whole),
             Backend::S3(s3) => s3.list(&whole),
+            Backend::Azure(azure) => azure.list(&whole),
         };
         let mut objects = listed.with_context(|| format!("list objects {whole:?}"))?;
         for object in &mut objects {
@@ -274,6 +284,7 @@ impl ObjectStore {
         let deleted = match &mut self.backend {
             Backend::Filesystem(filesystem) => filesystem.delete(&key),
             Backend::S3(s3) => s3.delete(&key),
+            Backend::Azure(azure) => azure.delete(&key),
         };
         deleted.with_context(|| format!("delete object {key:?}"))
     }

@@ -37,7 +37,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(20);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Status of a range that begins at the end of an object, or later.
 const BEHIND_THE_END: u16 = 416;
-/// Maximum number of parts of an object: that of S3 and of Google Cloud Storage.
+const AZURE_ERROR_CODE: &str = "x-ms-error-code";
+/// Maximum number of parts of an object: that of S3 and of Google Cloud Storage. Azure allows more.
 const PARTS_MAX: u64 = 10_000;
 
 /// The server of a bucket.
@@ -162,7 +163,6 @@ impl Requests {
     }
 
     fn attempt(&mut self, call: &Call<'_>) -> Result<Response> {
-        let query = call.encoded_query();
         let mut headers = call.headers.clone();
         headers.push(("host".to_owned(), self.host.clone()));
         // HTTP does not require the length of an empty body, but the servers of buckets do. hyper
@@ -175,10 +175,15 @@ impl Requests {
             .authorization
             .headers(call, &headers, Timestamp::now())?;
 
-        let uri = if query.is_empty() {
+        let queries = [&*call.encoded_query(), self.authorization.query()]
+            .into_iter()
+            .filter(|query| !query.is_empty())
+            .collect::<Vec<_>>()
+            .join("&");
+        let uri = if queries.is_empty() {
             call.path.clone()
         } else {
-            format!("{}?{query}", call.path)
+            format!("{}?{queries}", call.path)
         };
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in headers.iter().chain(&added) {
@@ -189,7 +194,8 @@ impl Requests {
         Ok(response)
     }
 
-    fn rejection(&self, response: &Response) -> Error {
+    /// Returns the error of a response.
+    pub(crate) fn rejection(&self, response: &Response) -> Error {
         anyhow!(
             "{} returned {}: {}",
             self.host,
@@ -226,10 +232,19 @@ pub(crate) fn text(response: &Response) -> String {
 /// Returns code and message of an error, or the beginning of another body.
 pub(crate) fn reason(response: &Response) -> String {
     let body = text(response);
-    match (xml::text(&body, "Code"), xml::text(&body, "Message")) {
-        (Some(code), Some(message)) => format!("{code}: {message}"),
+    match (error_code(response), xml::text(&body, "Message")) {
+        // Azure appends lines with the ID and the time of the request.
+        (Some(code), Some(message)) => format!("{code}: {}", message.replace('\n', " ")),
+        (Some(code), None) => format!("{code}: {}", response.text()),
         _ => response.text(),
     }
+}
+
+/// Returns the code of an error: an element of the body, or a header of Azure, which also has it if
+/// there is no body.
+pub(crate) fn error_code(response: &Response) -> Option<String> {
+    let header = response.headers.get(AZURE_ERROR_CODE);
+    xml::text(&text(response), "Code").or_else(|| Some(header?.to_str().ok()?.to_owned()))
 }
 
 fn is_expected(response: &Response) -> bool {
@@ -279,6 +294,37 @@ mod tests {
                 Duration::from_secs(seconds),
                 "{value}"
             );
+        }
+    }
+
+    #[test]
+    fn errors_have_code_and_message() {
+        let azure = "<?xml?><Error><Code>BlobNotFound</Code><Message>It is not there.\nRequestId:1\nTime:2</Message></Error>";
+        for (code, body, expect) in [
+            (
+                "",
+                "<Error><Code>A</Code><Message>b</Message></Error>",
+                "A: b",
+            ),
+            (
+                "",
+                azure,
+                "BlobNotFound: It is not there. RequestId:1 Time:2",
+            ),
+            ("ServerBusy", "", "ServerBusy: "),
+            ("ServerBusy", "busy", "ServerBusy: busy"),
+            ("", "bad gateway", "bad gateway"),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !code.is_empty() {
+                headers.insert(AZURE_ERROR_CODE, code.parse().unwrap());
+            }
+            let response = Response {
+                status: 503,
+                headers,
+                body: Bytes::from_static(body.as_bytes()),
+            };
+            assert_eq!(reason(&response), expect);
         }
     }
 

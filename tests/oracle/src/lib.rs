@@ -20,8 +20,9 @@ const OLDEST: [(&str, Version); 2] = [("prometheus", (3, 5)), ("promtool", (3, 5
 
 /// The programs that the installers of the shared data bring. Others, such as `kubectl`, are tools
 /// of the machine: without them a test is skipped, also if all oracles are required.
-const ORACLES: [&str; 9] = [
+const ORACLES: [&str; 10] = [
     "amtool",
+    "azurite-blob",
     "prometheus",
     "prometheus-alertmanager",
     "prometheus-node-exporter",

@@ -1,12 +1,15 @@
 //! How requests to a bucket prove who sends them.
 
+mod shared_key;
 mod signature_v4;
 
 use anyhow::Result;
 use jiff::Timestamp;
+use varve_client::Secret;
 
 use crate::call::Call;
 use crate::credentials::{CachedCredentials, CachedToken, TokenSource};
+pub(crate) use shared_key::SharedKey;
 pub(crate) use signature_v4::{Signer, Unsigned};
 
 /// Credentials, and what is made of them for each request.
@@ -17,6 +20,10 @@ pub(crate) enum Authorization {
         credentials: CachedCredentials,
         region: String,
     },
+    /// A signature of Azure, by the key of the account.
+    SharedKey(SharedKey),
+    /// A shared access signature of Azure: parameters for the query of each request.
+    SharedAccessSignature(Secret),
     /// A token of OAuth 2.
     Bearer(CachedToken),
     /// Nothing: an emulator.
@@ -64,7 +71,16 @@ impl Authorization {
                 let value = format!("Bearer {}", token.get(now)?.0);
                 Ok(vec![("authorization".to_owned(), value)])
             }
-            Self::Anonymous => Ok(Vec::new()),
+            Self::SharedKey(key) => Ok(key.sign(call, headers, now)),
+            Self::SharedAccessSignature(_) | Self::Anonymous => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the parameters to add to the query of a request, encoded, or nothing.
+    pub(crate) fn query(&self) -> &str {
+        match self {
+            Self::SharedAccessSignature(signature) => &signature.0,
+            _ => "",
         }
     }
 
@@ -74,7 +90,7 @@ impl Authorization {
         match self {
             Self::Signature { credentials, .. } => credentials.forget(),
             Self::Bearer(token) => token.forget(),
-            Self::Anonymous => false,
+            Self::SharedKey(_) | Self::SharedAccessSignature(_) | Self::Anonymous => false,
         }
     }
 }

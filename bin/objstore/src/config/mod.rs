@@ -9,6 +9,7 @@
 //! accepted only with an empty value. So a complete example from Thanos' documentation works
 //! unchanged. Each type has its lists of such keys.
 
+mod azure;
 mod gcs;
 mod http;
 mod parts;
@@ -23,18 +24,20 @@ use serde_yaml_ng::Value;
 use varve_system::yaml::yaml_error;
 
 use crate::limits::MIB;
+use azure::AzureSection;
 use gcs::GcsSection;
 use s3::S3Section;
 
+pub(super) use azure::{AzureConfig, AzureCredentials};
 pub(super) use gcs::GcsConfig;
 pub(super) use s3::S3Config;
 
 /// Maximum size of the file in bytes.
 const FILE_SIZE_MAX: u64 = MIB;
 /// Types that Varve has, for errors.
-const TYPES: &str = "S3, GCS or FILESYSTEM";
+const TYPES: &str = "S3, GCS, AZURE or FILESYSTEM";
 /// Types of Thanos that Varve does not have.
-const OTHER_TYPES: [&str; 7] = ["AZURE", "SWIFT", "COS", "ALIYUNOSS", "BOS", "OCI", "OBS"];
+const OTHER_TYPES: [&str; 6] = ["SWIFT", "COS", "ALIYUNOSS", "BOS", "OCI", "OBS"];
 
 /// A bucket or a directory.
 #[derive(Debug, Clone)]
@@ -49,6 +52,7 @@ pub(super) enum BackendConfig {
     Filesystem(PathBuf),
     S3(Box<S3Config>),
     Gcs(Box<GcsConfig>),
+    Azure(Box<AzureConfig>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -142,6 +146,10 @@ impl BucketConfig {
             "GCS" => {
                 let section: GcsSection = section(config)?;
                 BackendConfig::Gcs(Box::new(section.check(folder, env).context("config")?))
+            }
+            "AZURE" => {
+                let section: AzureSection = section(config)?;
+                BackendConfig::Azure(Box::new(section.check(folder, env).context("config")?))
             }
             other if OTHER_TYPES.contains(&other) => {
                 bail!("type {other} is not supported; use {TYPES}")

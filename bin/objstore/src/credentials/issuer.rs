@@ -25,8 +25,13 @@ const LIFETIME_SECONDS_MAX: i64 = 366 * 24 * 3600;
 #[derive(Deserialize)]
 struct IssuedToken {
     access_token: String,
-    /// Seconds: a number, or text in the responses of Azure's metadata service.
+    /// Lifetime in seconds: a number, or text in the responses of Azure's metadata service.
+    #[serde(default)]
     expires_in: Value,
+    /// Seconds since the epoch. Only managed identities of Azure have it: their tokens may have been
+    /// issued some time ago.
+    #[serde(default)]
+    expires_on: Value,
 }
 
 /// Sends a request to a URL. Statuses other than 2xx are errors.
@@ -90,12 +95,12 @@ pub(super) fn parse_token(response: &Response, now: Timestamp) -> Result<Expirin
     let issued: IssuedToken = serde_json::from_slice(&response.body)
         // The body may have secrets.
         .map_err(|error| anyhow!("the response is not a token in JSON: {error}"))?;
-    let seconds = match &issued.expires_in {
-        Value::String(text) => text.parse().ok(),
-        value => value.as_i64(),
+    let lifetime = match seconds(&issued.expires_on) {
+        Some(expires) => Some(expires.saturating_sub(now.as_second())),
+        None => seconds(&issued.expires_in),
     };
-    let seconds = seconds.context("the response has no lifetime of the token (expires_in)")?;
-    let lifetime = Duration::from_secs(seconds.clamp(0, LIFETIME_SECONDS_MAX).unsigned_abs());
+    let lifetime = lifetime.context("the response has no lifetime of the token (expires_in)")?;
+    let lifetime = Duration::from_secs(lifetime.clamp(0, LIFETIME_SECONDS_MAX).unsigned_abs());
     let expires = now
         .checked_add(lifetime)
         .context("the end of the token's lifetime")?;
@@ -105,9 +110,17 @@ pub(super) fn parse_token(response: &Response, now: Timestamp) -> Result<Expirin
     })
 }
 
+/// Returns a number of seconds, which may be text.
+fn seconds(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        value => value.as_i64(),
+    }
+}
+
 /// Checks that secrets for a URL are not sent in plain text over a network. `hosts` are further
 /// hosts that need no TLS.
-pub(super) fn check_confidential(text: &str, hosts: &[&str]) -> Result<()> {
+pub(crate) fn check_confidential(text: &str, hosts: &[&str]) -> Result<()> {
     ensure!(
         text.contains("://"),
         "{text:?} does not begin with https:// or http://"

@@ -1,6 +1,7 @@
 //! Credentials of buckets: keys and tokens, and who issues them.
 
 pub(crate) mod aws;
+pub(crate) mod azure;
 pub(crate) mod google;
 mod issuer;
 mod renewal;
@@ -9,4 +10,5 @@ pub(crate) mod test_issuer;
 mod token;
 
 pub(crate) use aws::{CachedCredentials, Credentials};
+pub(crate) use issuer::check_confidential;
 pub(crate) use token::{CachedToken, TokenSource};

@@ -4,12 +4,13 @@ use anyhow::Result;
 use jiff::Timestamp;
 use varve_client::Secret;
 
-use super::google;
 use super::renewal::{Cached, Expiring};
+use super::{azure, google};
 
 /// Where tokens come from.
 #[derive(Debug, Clone)]
 pub(crate) enum TokenSource {
+    Azure(azure::Source),
     Google(google::Source),
 }
 
@@ -23,6 +24,7 @@ pub(crate) struct CachedToken {
 impl TokenSource {
     fn fetch(&self, now: Timestamp) -> Result<Expiring<Secret>> {
         match self {
+            Self::Azure(source) => source.fetch(now),
             Self::Google(source) => source.fetch(now),
         }
     }

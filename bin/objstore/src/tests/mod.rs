@@ -1,5 +1,7 @@
 //! The same operations on a directory and on servers that check credentials and fail at will.
 
+mod azure;
+mod azure_server;
 mod http_server;
 mod s3_server;
 
