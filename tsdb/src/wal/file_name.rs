@@ -58,11 +58,11 @@ impl SegmentKind {
         self.file_name(number) + TMP_SUFFIX
     }
 
-    /// Returns the number in a file name, or `None` if the file is not of this kind.
+    /// Returns the number in a file name, or `None` if the file is not of this kind. A number with
+    /// other digits than [`SegmentKind::file_name`] writes is that of a copy.
     pub(crate) fn parse(self, file_name: &str) -> Option<u64> {
-        let digits = file_name.strip_prefix(self.prefix())?;
-        (digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_digit()))
-            .then(|| digits.parse().ok())?
+        let number = file_name.strip_prefix(self.prefix())?.parse().ok()?;
+        (self.file_name(number) == file_name).then_some(number)
     }
 
     /// Returns the number in the name of a file of this kind that is being created.
@@ -109,6 +109,8 @@ mod tests {
         for bad in [
             "samples-7",
             "samples-0000000x",
+            "samples-000000007",
+            "samples-+0000007",
             "series-00000007",
             "samples-",
             "samples-99999999999999999999999",
