@@ -241,9 +241,16 @@ mod tests {
         let mut batch = WriteBatch::default();
         for series in 0..50 {
             let pairs: Vec<_> = (0..100)
-                .map(|i| (format!("name_{:05}", 100 * series + i), format!("{series}_{i}")))
+                .map(|i| {
+                    (
+                        format!("name_{:05}", 100 * series + i),
+                        format!("{series}_{i}"),
+                    )
+                })
                 .collect();
-            let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()));
             let labels = Labels::from_pairs(pairs).unwrap();
             let sample = Sample {
                 timestamp_ms: 1,

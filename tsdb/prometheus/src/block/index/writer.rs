@@ -115,7 +115,9 @@ impl<'a> IndexWriter<'a> {
     /// Returns about the bytes of memory that the index needs until it is finished, without its
     /// symbols.
     pub(in crate::block) fn memory_size(&self) -> usize {
-        self.by_text.len() * SYMBOL_SIZE + self.postings_size + self.all.len() * 2 * size_of::<u32>()
+        self.by_text.len() * SYMBOL_SIZE
+            + self.postings_size
+            + self.all.len() * 2 * size_of::<u32>()
     }
 
     /// Appends encoded entries. [`IndexWriter::finish_with`] writes their postings.
