@@ -9,7 +9,7 @@ use varve_env::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::report::Report;
-use crate::block::{BlockMeta, META_SIZE_MAX, Ulid};
+use crate::block::{BlockMeta, BlockReader, META_SIZE_MAX, Ulid};
 use crate::head_chunks::{HeadChunk, HeadChunkFiles};
 use crate::wal::{LogKind, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
@@ -101,8 +101,7 @@ impl Input {
     }
 }
 
-/// Returns `true` if a WBL with these segments has none, or a damaged one. The replay reports the
-/// damage.
+/// Returns `true` if a WBL has no segments, or a damaged one. The replay reports the damage.
 ///
 /// Prometheus leaves an empty segment when it has written the samples of a WBL to blocks. Without
 /// out-of-order samples there was no WBL, and no sample of the WAL is out of order either.
@@ -131,22 +130,26 @@ pub(crate) fn truncated_before(fs: &dyn Fs, segments: &[Segment]) -> Option<i64>
     }
 }
 
-/// Returns the end of the newest block, except for blocks that do not have all samples of their
-/// time range.
+/// Returns the end of the newest block, except for blocks that do not have all samples of their time
+/// range.
+///
+/// `meta.json` has no checksum, and samples of the WAL before a wrong end would be dropped. So a block
+/// does not end after its last chunk.
 fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<i64>> {
-    let mut end_ms = None;
+    let mut blocks = Vec::new();
     for name in fs.list(source).map_err(Error::io("list", source))? {
         if Ulid::parse(&name).is_none() {
             continue;
         }
-        let path = source.join(name).join("meta.json");
+        let dir = source.join(name);
+        let path = dir.join("meta.json");
         match fs
             .read(&path, META_SIZE_MAX)
             .ok()
             .and_then(|json| BlockMeta::parse(&json))
         {
             Some(meta) if meta.is_partial() => {}
-            Some(meta) => end_ms = end_ms.max(Some(meta.max_ms)),
+            Some(meta) => blocks.push((meta.max_ms, dir)),
             None => report.damage.push(
                 &path,
                 0,
@@ -155,5 +158,28 @@ fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<
             ),
         }
     }
+    blocks.sort_unstable();
+    let mut end_ms = None;
+    for (max_ms, dir) in blocks.into_iter().rev() {
+        if end_ms >= Some(max_ms) {
+            break;
+        }
+        let last_ms = last_chunk_ms(fs, &dir).unwrap_or(i64::MAX);
+        end_ms = end_ms.max(Some(max_ms.min(last_ms.saturating_add(1))));
+    }
     Ok(end_ms)
+}
+
+/// Returns the last timestamp of the chunks of a block. `None` if no series can be read.
+fn last_chunk_ms(fs: &dyn Fs, dir: &Path) -> Option<i64> {
+    // A verification of the block reports its damage.
+    let mut damage = DamageReport::default();
+    let block = BlockReader::open(fs, dir, &mut damage).ok()?;
+    let mut series = block.cursor();
+    let mut last_ms = None;
+    while let Some(series) = series.next(&mut damage) {
+        let ends = series.chunk_ranges().map(|range| range.end_ms);
+        last_ms = last_ms.max(ends.max());
+    }
+    last_ms
 }

@@ -20,8 +20,8 @@
 //! - In-order samples are dropped if they are older than the end of the newest block, or older than
 //!   the time at which the WAL was truncated. Prometheus 3.16 and later write that time into the
 //!   checkpoint. Blocks of out-of-order samples, of stale series and of selected series do not
-//!   count. If the WBL is missing or damaged, only those are dropped that are not older than an
-//!   earlier sample of their series in the WAL.
+//!   count. If the WBL is missing or damaged, those that are older than an earlier sample of their
+//!   series in the WAL are kept: blocks may lack them.
 //! - Head chunks of a series come before its WAL samples, and have those of their time range.
 //! - Unlike there, a sample that is not newer than an earlier one of the WAL counts as out of order:
 //!   the WBL, where Prometheus expects it, may be lost, and segments may be exchanged.

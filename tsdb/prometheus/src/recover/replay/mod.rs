@@ -205,7 +205,7 @@ impl<'a> Replay<'a> {
             report.n_out_of_order += shard.n_out_of_order;
             report.n_not_newer += shard.n_not_newer;
             report.n_covered += shard.n_covered;
-            // Writing the blocks shows which of the others are duplicates.
+            // Writing the blocks shows which of the out-of-order samples of the WAL are duplicates.
             report.totals.n_duplicates += shard.n_not_newer - shard.n_out_of_order_in_wal;
             report.totals.n_duplicates += shard.n_repeated_out_of_order;
             report.totals.n_covered += shard.n_evicted;

@@ -26,7 +26,7 @@ pub(crate) struct Routed {
     pub(crate) unknown: Vec<UnknownSample>,
     /// Samples that were decoded, including those with an unknown schema.
     pub(crate) n_found: u64,
-    /// Samples that blocks have, without those of which the shards find it out.
+    /// Samples that blocks have. The shards count more of them if the WBL is lost.
     pub(crate) n_covered: u64,
     pub(crate) n_unknown_schema: u64,
     pub(crate) n_exemplars: u64,
@@ -41,8 +41,7 @@ pub(crate) struct Router<'a> {
     pub(crate) table: &'a SeriesTable,
     pub(crate) layout: ShardLayout,
     pub(crate) min_valid_ms: i64,
-    /// The shards decide which samples before `min_valid_ms` the blocks have. Otherwise they have
-    /// all of them.
+    /// Whether the shards decide which samples before `min_valid_ms` are in blocks. Otherwise all are.
     pub(crate) is_wbl_lost: bool,
     /// Collect exemplars and metadata. Otherwise they are only counted.
     pub(crate) keeps_beside: bool,

@@ -23,7 +23,7 @@ impl Shard {
         self.out_of_order.entry(slot).or_default().push(sample);
     }
 
-    /// Drops the samples of a series in a range, except for spilled ones.
+    /// Drops the out-of-order samples of a series in a range that are in memory. Spilled ones stay.
     pub(super) fn delete_out_of_order(&mut self, slot: u32, range: TimeRange) {
         if let Some(samples) = self.out_of_order.get_mut(&slot) {
             let n_samples = samples.len();

@@ -27,7 +27,8 @@ pub(crate) const EXTRA: u32 = u32::MAX;
 pub(crate) enum Extra {
     /// A block contains all samples of the series logged so far.
     Evict,
-    /// Deletes the samples of the WAL so far in a range before the end of the blocks.
+    /// Drops the out-of-order samples of the WAL so far in a range that ends before the end of the
+    /// blocks. Spilled ones stay.
     Delete(TimeRange),
     Sample(FullSample),
 }

@@ -206,7 +206,7 @@ impl Shard {
         }
         let timestamp_ms = sample.timestamp_ms;
         if timestamp_ms < head.min_valid_ms {
-            return self.apply_covered(slot, sample);
+            return self.apply_before_blocks_end(slot, sample);
         }
         if self.states[slot as usize].has_head_chunks {
             self.take_head_chunks(slot, timestamp_ms, head);
@@ -227,9 +227,9 @@ impl Shard {
         }
     }
 
-    /// Applies a sample of the WAL that is older than the end of the blocks. They have it, unless it
-    /// is out of order.
-    fn apply_covered(&mut self, slot: u32, sample: FullSample) {
+    /// Applies a sample of the WAL before the end of the blocks. In order, blocks have it. Out of order,
+    /// it is kept like one of the WBL.
+    fn apply_before_blocks_end(&mut self, slot: u32, sample: FullSample) {
         let state = &mut self.states[slot as usize];
         if sample.timestamp_ms >= state.newest_in_wal_ms() {
             state.wal_ms = sample.timestamp_ms;

@@ -456,6 +456,28 @@ fn a_directory_of_prometheus_3_16_is_recovered() {
     }
 }
 
+/// Nothing checks `meta.json`: with one flipped bit of its `maxTime`, all samples of the WAL before it
+/// counted as covered by blocks.
+#[test]
+fn a_block_covers_no_samples_after_its_last_chunk() {
+    let source = recorded_3_16();
+    let copy = tempfile::tempdir().unwrap();
+    copy_dir(&source, copy.path());
+    for block in BlockReader::list(&RealFs, copy.path()).unwrap() {
+        let meta = BlockReader::read_meta(&RealFs, &block).unwrap();
+        let later = BlockMeta {
+            max_ms: meta.max_ms + 100_000_000,
+            ..meta
+        };
+        std::fs::write(block.join("meta.json"), later.to_json()).unwrap();
+    }
+    let (expected, report, _out) = run(&source, &RecoverOptions::default());
+    let (found, report_of_copy, _out) = run(copy.path(), &RecoverOptions::default());
+    assert!(n_samples(&expected) > 0);
+    assert_eq!(found, expected);
+    assert_eq!(report_of_copy.n_covered, report.n_covered);
+}
+
 /// Imports recorded blocks and recovered WAL. The store exports the same samples.
 #[test]
 fn an_import_followed_by_an_export_keeps_all_samples() {
