@@ -108,7 +108,7 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     }
     if replayed.n_file_gaps > 0 {
         tracing::error!(
-            files = replayed.n_file_gaps,
+            gaps = replayed.n_file_gaps,
             "Files of the WAL are missing or empty. An unknown number of samples is lost."
         );
     }

@@ -49,7 +49,7 @@ struct Files {
     found: FileState,
 }
 
-/// The contents of the files.
+/// The parsed configuration, and a hash of the rule files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileState {
     config: Result<Config, String>,
@@ -131,7 +131,7 @@ mod tests {
             loaded: state(1),
             found: state(1),
         };
-        // The second change is half of the third.
+        // 2 is the half of 3 that is written first.
         for (rules, expect) in [
             (1, false),
             (2, false),

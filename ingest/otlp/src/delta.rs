@@ -193,7 +193,7 @@ impl DeltaStreams {
         let size = last.total.size();
         match applied.before {
             Some(before) => {
-                shares.restore(&stream.tenant, size, before.total.size());
+                shares.set_size(&stream.tenant, size, before.total.size());
                 stream.last = before;
             }
             None => {

@@ -13,13 +13,13 @@ pub(super) const SIZE_MAX_BYTES: usize = 128 << 20;
 /// The number and the size of the streams of all senders, and of each tenant.
 #[derive(Debug, Default)]
 pub(super) struct StreamShares {
-    all: Share,
-    by_tenant: HashMap<Arc<TenantLabels>, Share>,
+    all: Usage,
+    by_tenant: HashMap<Arc<TenantLabels>, Usage>,
 }
 
 /// The number of streams, and the size of their totals.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Share {
+struct Usage {
     n_streams: usize,
     size: usize,
 }
@@ -48,9 +48,9 @@ impl StreamShares {
             None => Arc::new(tenant.clone()),
         };
         let own = self.by_tenant.entry(Arc::clone(&tenant)).or_default();
-        for share in [&mut self.all, own] {
-            share.n_streams += 1;
-            share.size += size;
+        for usage in [&mut self.all, own] {
+            usage.n_streams += 1;
+            usage.size += size;
         }
         Ok(tenant)
     }
@@ -69,12 +69,12 @@ impl StreamShares {
             let own = self.by_tenant.get(tenant).copied().unwrap_or_default();
             self.check_size(tenant, own, new - old)?;
         }
-        self.restore(tenant, old, new);
+        self.set_size(tenant, old, new);
         Ok(())
     }
 
-    /// Changes the size of the total of a stream to one that it had before.
-    pub(super) fn restore(&mut self, tenant: &TenantLabels, old: usize, new: usize) {
+    /// Replaces the size of the total of a stream, without a check.
+    pub(super) fn set_size(&mut self, tenant: &TenantLabels, old: usize, new: usize) {
         self.all.size = self.all.size - old + new;
         if let Some(own) = self.by_tenant.get_mut(tenant) {
             own.size = own.size - old + new;
@@ -84,9 +84,9 @@ impl StreamShares {
     /// Removes a stream.
     pub(super) fn remove(&mut self, tenant: &TenantLabels, size: usize) {
         let own = self.by_tenant.get_mut(tenant);
-        for share in [&mut self.all].into_iter().chain(own) {
-            share.n_streams -= 1;
-            share.size -= size;
+        for usage in [&mut self.all].into_iter().chain(own) {
+            usage.n_streams -= 1;
+            usage.size -= size;
         }
         if self
             .by_tenant
@@ -104,11 +104,12 @@ impl StreamShares {
     }
 
     /// Checks the limits of the size of a tenant whose streams grow.
-    fn check_size(&self, tenant: &TenantLabels, own: Share, added: usize) -> Result<(), String> {
+    fn check_size(&self, tenant: &TenantLabels, own: Usage, added: usize) -> Result<(), String> {
         let free = SIZE_MAX_BYTES.saturating_sub(self.all.size);
         if added > free {
             return Err(full());
         }
+        // `may_add` is strict, but a tenant may take exactly half.
         if !may_add(!tenant.is_empty(), own.size + added, free - added + 1) {
             return Err(share_is_full());
         }
@@ -116,7 +117,7 @@ impl StreamShares {
     }
 }
 
-/// Returns the reason why a delta is rejected that needs more memory. It tells a tenant nothing about
+/// Returns the reason why a delta is rejected that needs another stream, or more memory. It tells a tenant nothing about
 /// the streams of others.
 fn full() -> String {
     format!(

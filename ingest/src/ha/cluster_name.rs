@@ -31,9 +31,9 @@ impl ClusterName {
         Self(name.into())
     }
 
-    /// Returns a text that the clusters of a tenant have in common, empty without a tenant: what
-    /// follows the last opening brace.
-    pub(super) fn tenant(&self) -> &str {
+    /// Returns a key of the tenant, empty without one: what follows the last opening brace. Tenants whose
+    /// last value contains a brace may share one, and then share a limit.
+    pub(super) fn tenant_key(&self) -> &str {
         match self.0.rsplit_once('{') {
             Some((_, tenant)) if self.0.ends_with('}') => tenant.trim_end_matches('}'),
             _ => "",
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(name("{}", &none), "{}{}");
         let tenant_of = |cluster: &str, tenant| {
             let name = ClusterName::new(cluster, tenant).unwrap();
-            name.tenant().to_owned()
+            name.tenant_key().to_owned()
         };
         assert_eq!(tenant_of("eu", &a), tenant_of("x}{", &a));
         for cluster in ["eu", r#"eu{team="a"}"#, "{}", "{", "}", ""] {

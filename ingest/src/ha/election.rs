@@ -110,9 +110,9 @@ impl Election {
 
     /// Adds a cluster led by `replica`.
     fn add(&mut self, cluster: &ClusterName, replica: &str, now: Moment) -> Decision {
-        let tenant = cluster.tenant();
+        let tenant = cluster.tenant_key();
         let names = self.clusters.keys();
-        let n_own = names.filter(|known| known.tenant() == tenant).count();
+        let n_own = names.filter(|known| known.tenant_key() == tenant).count();
         let n_free = CLUSTERS_MAX.saturating_sub(self.clusters.len());
         if !may_add(!tenant.is_empty(), n_own, n_free) && !self.evict(tenant, n_free, now) {
             return Decision::TooManyClusters;
@@ -132,7 +132,7 @@ impl Election {
         let oldest = self
             .clusters
             .iter()
-            .filter(|(name, _)| n_free == 0 || name.tenant() == tenant)
+            .filter(|(name, _)| n_free == 0 || name.tenant_key() == tenant)
             .min_by_key(|(_, cluster)| cluster.heard);
         let Some((name, cluster)) = oldest else {
             return false;

@@ -4,18 +4,19 @@ use crate::batch::RouteKey;
 use crate::route::{CacheKey, Scope};
 use crate::sender_labels::SenderLabels;
 
-/// Number of series that a sample has on average, if the request has more.
+/// Number of series that a sample has at least on average, and less than twice as many, if the request
+/// has more.
 const SAMPLED: usize = 96;
 
-/// The series of a request with the smallest hashes, in their order. Requests with the same series
+/// The series of a request whose hash is below a threshold, ascending. Requests with the same series
 /// have the same sample.
 ///
 /// Source: E. Cohen and H. Kaplan, *Summarizing data using bottom-k sketches*, 2007.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SeriesSample(Vec<SeriesHash>);
 
-/// The hash of a series of a tenant. Hashes are random in each process. The order is that of the
-/// labels as sent, without the tenant.
+/// The hash of a series of a tenant. The order is that of the hashes of the labels as sent, without the
+/// tenant. Hashes have other secrets in each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesHash {
     sent: u64,

@@ -4,8 +4,8 @@
 //! with tombstones applied. Used by `varve tsdb export`, by snapshots in Prometheus' format and by
 //! uploads to object storage.
 //!
-//! Memory: the symbols and postings of a window, and the samples of one series. All of it is charged
-//! to the request, like the selection.
+//! Memory: the symbols and postings of a window, which are charged to the request like the selection,
+//! and the samples of one series, which are not.
 
 use std::path::Path;
 use std::sync::Arc;

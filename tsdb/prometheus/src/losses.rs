@@ -30,8 +30,8 @@ pub fn lose_block(fs: &dyn Fs, dir: &Path, totals: &mut SampleTotals) -> u64 {
     n_samples
 }
 
-/// Adds the samples of an open block that were not found in it to `totals`, which have those that
-/// were. `n_written` is their number according to its description. Returns the number of lost ones.
+/// Counts the samples that the description of an open block has, `n_written`, and the block lacks as
+/// lost. `totals` has those that were found. Returns the number of lost samples.
 pub(crate) fn lose_unread(n_written: u64, totals: &mut SampleTotals) -> u64 {
     let n_lost = n_written.saturating_sub(totals.n_found);
     totals.n_found += n_lost;

@@ -58,8 +58,8 @@ impl SegmentKind {
         self.file_name(number) + TMP_SUFFIX
     }
 
-    /// Returns the number in a file name, or `None` if the file is not of this kind. A number with
-    /// other digits than [`SegmentKind::file_name`] writes is that of a copy.
+    /// Returns the number in a file name, or `None` if the file is not of this kind. A name with a sign
+    /// or with extra zeros, such as `samples-000000007`, is that of a copy.
     pub(crate) fn parse(self, file_name: &str) -> Option<u64> {
         let number = file_name.strip_prefix(self.prefix())?.parse().ok()?;
         (self.file_name(number) == file_name).then_some(number)

@@ -12,7 +12,7 @@ use super::call::{check_open, coding, single};
 use super::frame;
 use super::status::{Code, Status};
 use crate::api::write::ingest::ingest;
-use crate::api::write::otlp::outcome_of;
+use crate::api::write::otlp::partial_success;
 use crate::error::{ApiError, ErrorKind, RETRY_AFTER_S};
 use crate::requester::record_of;
 use crate::serving::state::HttpState;
@@ -36,11 +36,11 @@ async fn store(state: &HttpState, request: Request) -> Result<ExportMetricsRespo
     })
     .await
     .map_err(failed)?;
-    let partial_success = outcome_of(&written).map_err(failed)?;
+    let partial_success = partial_success(&written).map_err(failed)?;
     Ok(ExportMetricsResponse { partial_success })
 }
 
-/// Returns the status of a write that stored nothing, or not everything that it could.
+/// Returns the status of a failed write. Only failures that a retry can resolve have a `RetryInfo`.
 fn failed(error: ApiError) -> Status {
     let retry_after_s = error.retry_after_s.unwrap_or(RETRY_AFTER_S);
     let code = match error.kind {

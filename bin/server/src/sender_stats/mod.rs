@@ -24,7 +24,7 @@ use series_sketch::SeriesSketch;
 const SENDERS_MAX: usize = 1_000;
 /// Maximum size of a stored error. A longer one is truncated.
 const ERROR_SIZE_MAX: usize = 300;
-/// Maximum number of senders of a series that others are compared with.
+/// Maximum number of senders that are compared for one series.
 const SHARED_MAX: usize = 5;
 const MINUTE_MS: i64 = 60_000;
 /// Minimum time over which the rate of a sender is averaged.
@@ -232,8 +232,8 @@ pub struct SharedSeries {
     pub share: f64,
 }
 
-/// Returns for each sender the others that send most of its series, too: at most [`SHARED_MAX`] of
-/// each series.
+/// Returns for each sender the others that send most of its series, too. Compares the first
+/// [`SHARED_MAX`] senders of each series.
 pub fn shared_series(senders: &[(SenderId, SenderStats)], now_ms: i64) -> Vec<Vec<SharedSeries>> {
     let mut by_series: HashMap<SeriesHash, Vec<usize>> = HashMap::new();
     for (idx, (_, stats)) in senders.iter().enumerate() {

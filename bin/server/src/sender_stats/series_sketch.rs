@@ -1,6 +1,6 @@
 //! [`SeriesSketch`]: which series a sender sends, for the comparison of senders.
 //!
-//! Two senders that scrape the same targets store each sample twice, unless they are an HA pair. The
+//! Two senders of series with the same labels store each sample twice, unless they are an HA pair. The
 //! sketch of a sender has the series with the smallest hashes of the requests of the last minutes,
 //! so the sketches of two senders of the same series have the same hashes.
 //!
@@ -51,7 +51,8 @@ impl SeriesSketch {
         self.series.iter().map(|(hash, _)| *hash)
     }
 
-    /// Returns the share of this sender's series that the other sends, too, if there are many.
+    /// Returns the share of this sender's series that the other sends, too. `None` if fewer than
+    /// [`EQUAL_MIN`] series, or less than [`SHARE_MIN`] of them, are equal.
     pub(super) fn share_of(&self, other: &Self, now_ms: i64) -> Option<f64> {
         let max = self.max().into_iter().chain(other.max()).min();
         let own = self.up_to(max, now_ms);
@@ -72,7 +73,9 @@ impl SeriesSketch {
             .collect()
     }
 
-    /// Returns the largest hash up to which all series are known. `None`: all series are known.
+    /// Returns the largest hash up to which all series are known. `None`: all series are known. Right
+    /// after silent series were removed from a full sketch, series with larger hashes may be unknown
+    /// until the next requests.
     fn max(&self) -> Option<SeriesHash> {
         if self.series.len() < LEN_MAX {
             return None;

@@ -138,7 +138,7 @@ impl BlockMeta {
             .any(|hint| PARTIAL.contains(&hint.as_str()))
     }
 
-    /// Returns the time range, from the first to the last timestamp.
+    /// Returns the time range, with both ends.
     #[must_use]
     pub fn range(&self) -> TimeRange {
         TimeRange {

@@ -1,6 +1,7 @@
 //! Reads the series of a block in label order.
 //!
-//! Invariant: no byte is used before the checksum over it was verified. A checksum says nothing of
+//! Invariant: no byte that a checksum covers is used before the checksum was verified. The description
+//! of the block and the headers of files have none. A checksum says nothing of
 //! the place of a chunk. So a chunk counts as damaged if its samples are not in the time range that
 //! the index says. A chunk of an exchanged file with the same times is not found.
 

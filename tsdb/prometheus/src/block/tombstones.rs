@@ -97,7 +97,7 @@ fn take(src: &mut Cursor<'_>) -> Option<(u64, TimeRange)> {
 mod tests {
     use super::*;
 
-    /// Returns the number of series with tombstones, or the beginning of the error.
+    /// Returns the number of series with tombstones, or the error.
     fn parsed(bytes: &[u8]) -> std::result::Result<usize, String> {
         let parsed = parse(bytes, Path::new("t"));
         parsed

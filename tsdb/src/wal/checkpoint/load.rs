@@ -153,14 +153,15 @@ pub(crate) fn load(
     loaded
 }
 
-/// Returns the name of the checkpoint of which a frame is the first, unless its number is `number`:
-/// the file was renamed. `None` for other frames.
+/// Returns the original name of a renamed checkpoint: if a frame is its *begin*, and has another
+/// number than `number`.
 pub(crate) fn other_name(frame: &Frame<'_>, number: u64) -> Option<String> {
-    let mut decompressor = Decompressor::default();
-    let (record, mut payload) = decompressor.decompress(frame.record, frame.payload)?;
-    if record != BEGIN {
+    // Fast path: nothing is decompressed for the other frames.
+    if frame.record & !COMPRESSED != BEGIN {
         return None;
     }
+    let mut decompressor = Decompressor::default();
+    let (_, mut payload) = decompressor.decompress(frame.record, frame.payload)?;
     let found = take_u64(&mut payload)?;
     (found != number).then(|| SegmentKind::Checkpoint.file_name(found))
 }

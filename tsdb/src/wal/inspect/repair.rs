@@ -107,7 +107,7 @@ pub fn repair(
     if write && repair.damage.n_damaged() > 0 {
         files = list(fs, dir)?;
     }
-    files.retain(|file| !repair.has_name_damage(file));
+    files.retain(|file| !repair.is_reported(file));
     let unsuperseded: Vec<(&WalFile, u64)> = files
         .iter()
         .filter(|file| file.role != Role::Superseded)
@@ -168,8 +168,8 @@ impl WalRepair {
         Ok(())
     }
 
-    /// Returns `true` if the name of a file is already repaired.
-    fn has_name_damage(&self, file: &WalFile) -> bool {
+    /// Returns `true` if damage of a file is reported.
+    fn is_reported(&self, file: &WalFile) -> bool {
         self.damage
             .entries()
             .iter()

@@ -4,7 +4,7 @@
 //! is in memory.
 //!
 //! Invariants
-//! 1. No byte is used before the checksum over it was verified. Without sound symbols, no series has
+//! 1. No byte that a checksum covers is used before the checksum was verified. Without sound symbols, no series has
 //!    labels, so an index with damaged ones is not opened.
 //! 2. The version has no checksum. The first ref of the postings proves it: version 1 counts refs in
 //!    bytes, version 2 in units of 16. Without a table of contents nothing proves it.
@@ -319,7 +319,7 @@ impl IndexReader {
 
 impl Contents {
     /// Reads the table of contents of an index whose symbols end at `behind_symbols`. Returns `None`
-    /// if its checksum is wrong, or if a section is elsewhere.
+    /// if its checksum is wrong, or if its offsets do not fit the symbols and the file.
     fn read(bytes: &[u8], behind_symbols: usize) -> Option<Self> {
         let table = bytes.get(bytes.len().checked_sub(CONTENTS_SIZE)?..)?;
         let (offsets, checksum) = table.split_at(CONTENTS_SIZE - CRC_SIZE);

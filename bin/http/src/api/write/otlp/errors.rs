@@ -5,13 +5,14 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde_json::Value;
 use varve_ingest::OtlpEncoding;
 
 use super::{is_otlp, response};
+use crate::error::RETRY_AFTER_S;
 use crate::serving::request_body::header_text;
 
 /// Maximum size of the body of an error.
@@ -47,6 +48,10 @@ async fn rewritten(response: Response, encoding: OtlpEncoding) -> Response {
     head.status = of_error.status;
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.extend(of_error.headers);
+    if head.status == StatusCode::SERVICE_UNAVAILABLE {
+        let retry_after = head.headers.entry(header::RETRY_AFTER);
+        retry_after.or_insert_with(|| HeaderValue::from(RETRY_AFTER_S));
+    }
     Response::from_parts(head, body)
 }
 

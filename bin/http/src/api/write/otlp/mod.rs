@@ -1,6 +1,6 @@
 //! /api/v1/otlp/v1/metrics: OTLP metrics in protobuf or JSON, as the specification of OTLP/HTTP
-//! demands: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. Prometheus' receiver gives no
-//! partial success, and errors in plain text.
+//! demands: <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. Prometheus' receiver has no
+//! partial success. Its errors are plain text.
 
 pub(crate) mod errors;
 mod response;
@@ -29,14 +29,18 @@ pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> R
     let written = ingest(&state, request, move |receiver, origin, body| {
         receiver.write_otlp(origin, encoding, compression, body)
     });
-    Ok(response::success(encoding, outcome_of(&written.await?)?))
+    Ok(response::success(
+        encoding,
+        partial_success(&written.await?)?,
+    ))
 }
 
-/// Returns what of a request was rejected, if not all of it.
+/// Returns the partial success of a request with rejections, and logs it. `None` if everything was
+/// stored.
 ///
 /// # Errors
 /// 400 if all data points were rejected: a retry cannot help.
-pub(crate) fn outcome_of(written: &Written) -> Result<Option<PartialSuccess>> {
+pub(crate) fn partial_success(written: &Written) -> Result<Option<PartialSuccess>> {
     if written.rejections.is_empty() {
         return Ok(None);
     }
