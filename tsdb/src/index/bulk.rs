@@ -11,8 +11,8 @@
 
 use std::ops::Range;
 
-use super::postings::Values;
 use super::symbols::SymbolId;
+use super::values::Values;
 
 /// Builds the postings of one label after the other, and reuses its memory.
 #[derive(Debug, Default)]

@@ -89,7 +89,7 @@ impl<L> HeadTerms<'_, L> {
         let Some(values) = self.index.values(self.symbols, name) else {
             return Ok(());
         };
-        let Some((found, added)) = values.order.candidates(prefix, self.symbols) else {
+        let Some((found, added)) = values.order().candidates(prefix, self.symbols) else {
             for (i, (value, postings)) in values.iter().enumerate() {
                 ctx.check_every(TERMS_PER_CHECK, i)?;
                 if visit(self.symbols.resolve(value), postings)?.is_break() {
@@ -194,7 +194,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let Some(values) = index.names.get(&name) else {
             return Ok(false);
         };
-        let candidates = values.order.candidates(prefix, symbols);
+        let candidates = values.order().candidates(prefix, symbols);
         let n_values = candidates.map_or(values.len(), |(found, added)| found.len() + added.len());
         if set.len() > n_values as u64 * VALUE_COST {
             return Ok(false);

@@ -14,9 +14,10 @@ use varve_context::{CHECK_INTERVAL, QueryContext};
 use varve_model::{Matcher, StringSet};
 
 use super::lookup::{Index, SlotLabels};
-use super::postings::{Postings, Values};
+use super::postings::Postings;
 use super::select::{Candidates, TERMS_PER_CHECK};
 use super::symbols::{SymbolId, Symbols};
+use super::values::Values;
 use crate::error::Result;
 
 /// Matchers that more than this number of series pass are postponed.
@@ -218,7 +219,7 @@ impl<L: SlotLabels> ListedSeries<'_, L> {
         // Values that are added in order are not sorted again. If many must be tested, visiting the
         // table is faster.
         let has_all = self.are_all();
-        if let Some((in_order, added)) = all.order.sorted()
+        if let Some((in_order, added)) = all.order().sorted()
             && (has_all || values.n_first() < all.len())
         {
             let mut ascending = values.ascending();

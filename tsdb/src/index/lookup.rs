@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
 
-use super::postings::{Postings, Values};
+use super::postings::Postings;
 use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
@@ -13,6 +13,7 @@ use varve_model::Matcher;
 use super::label_counts::LabelCounts;
 use super::select::Named;
 use super::value_order::ORDERED_VALUES_MIN;
+use super::values::Values;
 use crate::error::Result;
 
 /// Maximum number of values whose series are counted to estimate a selection.
@@ -74,7 +75,8 @@ impl Index {
 
     /// Returns the approximate size of the index in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        // A control byte an entry.
+        self.size + self.names.capacity() * (size_of::<(SymbolId, Values)>() + 1)
     }
 
     /// Returns the number of values of all labels.
@@ -88,7 +90,7 @@ impl Index {
             .names
             .iter()
             .filter(|(_, values)| values.len() >= ORDERED_VALUES_MIN);
-        many.filter(|(_, values)| values.order.is_outdated())
+        many.filter(|(_, values)| values.order().is_outdated())
             .map(|(&name, _)| name)
             .collect()
     }
@@ -99,7 +101,7 @@ impl Index {
             return;
         };
         self.size -= values.size();
-        values.order.begin();
+        values.order_mut().begin();
         self.size += values.size();
     }
 
@@ -118,7 +120,7 @@ impl Index {
             return;
         };
         self.size -= values.size();
-        values.order.set(ordered);
+        values.order_mut().set(ordered);
         self.size += values.size();
     }
 
@@ -154,7 +156,7 @@ impl Index {
                 Some(values.iter().map(|(_, postings)| postings.len()).sum())
             }
             Named::Prefixed(prefix) => {
-                let (found, added) = values.order.candidates(prefix, symbols)?;
+                let (found, added) = values.order().candidates(prefix, symbols)?;
                 if found.len() + added.len() > COUNTED_VALUES_MAX {
                     return None;
                 }

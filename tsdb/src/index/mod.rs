@@ -18,6 +18,7 @@ mod slot_ranges;
 mod slot_set;
 mod symbols;
 mod value_order;
+mod values;
 
 pub(crate) use bulk::LabelBuilder;
 pub(crate) use label_counts::LabelCounts;

@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 
 use super::slot_bits::SlotBits;
 use super::slot_set::SlotSet;
-use super::symbols::{SymbolId, Symbols};
+use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
 use varve_collections::{Column, IdAllocator, WideTable};
 
@@ -23,9 +23,9 @@ const FEW_MAX: usize = 64;
 /// Memory of a small bitmap besides its slots: four containers and the first array.
 const BITMAP_SIZE: usize = 192;
 
-/// The values of one label and the series that have them.
+/// Many values of one label and the series that have them.
 #[derive(Debug, Default)]
-pub(crate) struct Values {
+pub(crate) struct ValueTable {
     table: WideTable<Entry>,
     hasher: DefaultHashBuilder,
     pool: Column<Many>,
@@ -94,9 +94,9 @@ pub(crate) enum Postings<'a> {
     Bitmap(&'a SlotSet),
 }
 
-impl Values {
-    /// Adds a series to a value. Returns the change of [`Values::size`].
-    pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
+impl ValueTable {
+    /// Adds a series to a value. Returns the change of [`ValueTable::size`].
+    pub(super) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             let slots = SlotsRef::one(slot);
@@ -121,7 +121,7 @@ impl Values {
     }
 
     /// Adds a new value with its series: ascending runs of slots, at least one.
-    pub(crate) fn insert_new(&mut self, value: SymbolId, runs: &[Range<u32>]) {
+    pub(super) fn insert_new(&mut self, value: SymbolId, runs: &[Range<u32>]) {
         let slots = match runs {
             [one] if one.len() == 1 => SlotsRef::one(one.start),
             _ => {
@@ -144,7 +144,7 @@ impl Values {
     }
 
     /// Removes a series from a value, and the value with its last series.
-    pub(crate) fn remove(&mut self, value: SymbolId, slot: u32) {
+    pub(super) fn remove(&mut self, value: SymbolId, slot: u32) {
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             return;
@@ -170,7 +170,7 @@ impl Values {
     }
 
     /// Frees unused memory in one piece of the table. Returns `false` if the piece does not exist.
-    pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
+    pub(super) fn shrink_piece(&mut self, piece: usize) -> bool {
         self.pool.truncate(self.ids.end());
         let hasher = &self.hasher;
         self.table
@@ -178,7 +178,7 @@ impl Values {
     }
 
     /// Returns the values in one piece of the table, and the number of pieces.
-    pub(crate) fn values_in_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
+    pub(super) fn values_in_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
         let values = self
             .table
             .entries_of(piece)
@@ -190,33 +190,27 @@ impl Values {
     }
 
     /// Returns the series that have a value.
-    pub(crate) fn get(&self, value: SymbolId) -> Option<Postings<'_>> {
+    pub(super) fn get(&self, value: SymbolId) -> Option<Postings<'_>> {
         let entry = self
             .table
             .find(self.hasher.hash_one(value), |entry| entry.value == value)?;
         Some(self.postings(*entry))
     }
 
-    /// Returns the number of series that have a value.
-    pub(super) fn n_series(&self, symbols: &Symbols, value: &str) -> u64 {
-        let postings = symbols.find(value).and_then(|value| self.get(value));
-        postings.map_or(0, |postings| postings.len())
-    }
-
     /// Iterates over all values and their series, in no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SymbolId, Postings<'_>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SymbolId, Postings<'_>)> {
         self.table
             .iter()
             .map(|entry| (entry.value, self.postings(*entry)))
     }
 
     /// Returns the number of values.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Returns the approximate size of the table in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.table.size() + self.pool.size() + self.pool_size + self.order.size()
     }
 
@@ -412,7 +406,7 @@ mod tests {
             steps in proptest::collection::vec((any::<bool>(), 0..3_u32, 0_u32..100), 0..800),
             other in proptest::collection::btree_set(0_u32..100, 0..20),
         ) {
-            let (mut values, mut model) = (Values::default(), BTreeMap::<u32, BTreeSet<u32>>::new());
+            let (mut values, mut model) = (ValueTable::default(), BTreeMap::<u32, BTreeSet<u32>>::new());
             let n_adds = steps.len() / 2;
             for (i, (add, value, slot)) in steps.into_iter().enumerate() {
                 // First mostly additions, then mostly removals, so that all forms occur.
@@ -451,7 +445,7 @@ mod tests {
 
     #[test]
     fn memory_of_removed_values_is_freed() {
-        let mut values = Values::default();
+        let mut values = ValueTable::default();
         let pairs = || {
             (0..2000).flat_map(|value| (0..value % 100).map(move |slot| (SymbolId(value), slot)))
         };

@@ -9,6 +9,7 @@
 
 use hashbrown::HashMap;
 use varve_codec::varint::{put_u64, take_u64};
+use varve_collections::{Arena, Column};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::error::{Error, Result};
@@ -137,7 +138,30 @@ pub(crate) enum Texts {
     /// Those of a head, to which all series of the log belong. No text is in memory twice.
     OfHead(Strings),
     /// Texts beside the heads: all labels of a series decide which head it belongs to.
-    Own(Vec<Box<str>>),
+    Own(OwnTexts),
+}
+
+/// Texts by number, without an allocation for each.
+#[derive(Debug, Default)]
+pub(crate) struct OwnTexts {
+    texts: Arena<String>,
+    /// Position and size in bytes.
+    places: Column<(u32, u32)>,
+}
+
+impl OwnTexts {
+    /// Adds a text. Returns `None` at 2^32 texts or 4 GiB.
+    fn push(&mut self, text: &str) -> Option<SymbolId> {
+        let id = u32::try_from(self.places.len()).ok()?;
+        let size = u32::try_from(text.len()).ok()?;
+        self.places.push((self.texts.push(text)?, size));
+        Some(SymbolId(id))
+    }
+
+    fn get(&self, id: SymbolId) -> &str {
+        let (start, size) = self.places[id.0 as usize];
+        self.texts.run(start, size as usize)
+    }
 }
 
 /// The symbols of the valid frames of a checkpoint.
@@ -158,11 +182,7 @@ impl Texts {
     fn push(&mut self, text: &str) -> Result<SymbolId> {
         let id = match self {
             Self::OfHead(strings) => strings.find_or_add(text),
-            Self::Own(texts) => {
-                let id = u32::try_from(texts.len()).ok().map(SymbolId);
-                texts.push(text.into());
-                id
-            }
+            Self::Own(texts) => texts.push(text),
         };
         id.ok_or(Error::Limit {
             what: varve_context::Limit::Other("label names and values of a WAL checkpoint"),
@@ -174,14 +194,14 @@ impl Texts {
     fn get(&self, id: SymbolId) -> &str {
         match self {
             Self::OfHead(strings) => strings.resolve(id),
-            Self::Own(texts) => &texts[id.0 as usize],
+            Self::Own(texts) => texts.get(id),
         }
     }
 }
 
 impl Default for Texts {
     fn default() -> Self {
-        Self::Own(Vec::new())
+        Self::Own(OwnTexts::default())
     }
 }
 
