@@ -8,10 +8,20 @@ use super::json::{MIME_TYPE, extend_html_safe};
 
 /// Responds with small data in Prometheus' envelope, safe in HTML, as Go writes it.
 pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
-    let json = json(data);
-    let mut safe = Vec::with_capacity(json.len());
-    extend_html_safe(&mut safe, json.as_bytes());
-    enveloped(&safe)
+    enveloped(&html_safe(data))
+}
+
+/// Responds as [`success`] does, with a warning if there is one.
+pub(crate) fn success_with_warning<T: Serialize + ?Sized>(
+    data: &T,
+    warning: Option<String>,
+) -> Response {
+    let mut json = html_safe(data);
+    if let Some(warning) = warning {
+        json.extend_from_slice(b",\"warnings\":");
+        json.extend_from_slice(&html_safe(&[warning]));
+    }
+    enveloped(&json)
 }
 
 /// Responds with small data in Prometheus' envelope, without the escapes that make it safe in HTML.
@@ -35,6 +45,13 @@ pub(crate) fn no_page() -> Response {
 
 fn json<T: Serialize + ?Sized>(data: &T) -> String {
     serde_json::to_string(data).expect("responses are strings, numbers, arrays and objects of them")
+}
+
+fn html_safe<T: Serialize + ?Sized>(data: &T) -> Vec<u8> {
+    let json = json(data);
+    let mut safe = Vec::with_capacity(json.len());
+    extend_html_safe(&mut safe, json.as_bytes());
+    safe
 }
 
 fn enveloped(json: &[u8]) -> Response {

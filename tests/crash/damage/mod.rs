@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::harness::{Server, WriteRequest, series, try_serve, wait_until};
 
 const DAY_MS: i64 = 86_400_000;
@@ -50,6 +52,44 @@ fn count(server: &Server, time: i64) -> Result<usize, String> {
     Ok(result[0]["value"][1]
         .as_str()
         .map_or(0, |count| count.parse().expect("a count")))
+}
+
+/// Returns status and warnings of a read of all series around a time.
+fn read_of(server: &Server, path: &str, time: i64) -> (u16, Value) {
+    let (start, end) = (time / 1000 - 10, time / 1000 + 10);
+    let params = [
+        ("query", "m"),
+        ("match[]", "m"),
+        ("start", &*start.to_string()),
+        ("end", &*end.to_string()),
+        ("step", "10"),
+    ];
+    let answer = server.http().query(path, &params);
+    let json: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    (answer.status, json["warnings"].clone())
+}
+
+/// Asserts that all reads around a time name the block whose samples are missing.
+fn assert_tells_what_is_missing(server: &Server, time: i64, block: &Path) {
+    let names_block = |warnings: &Value| {
+        let warning = warnings[0].as_str().unwrap_or_default();
+        assert!(warning.contains(&*block.to_string_lossy()), "{warnings}");
+    };
+    for path in ["query_range", "series", "labels", "label/i/values"] {
+        let (status, warnings) = read_of(server, &format!("/api/v1/{path}"), time);
+        assert_eq!(status, 200, "{path}");
+        names_block(&warnings);
+    }
+    let export = read_of(server, "/api/v1/export", time);
+    assert_eq!(export.0, 503, "it has no place for a warning");
+    for format in ["varve", "prometheus"] {
+        let snapshot = server
+            .http()
+            .form("/api/v1/admin/tsdb/snapshot", &[("format", format)])
+            .expect_status(200);
+        let json: Value = serde_json::from_slice(&snapshot.body).expect("a JSON body");
+        names_block(&json["warnings"]);
+    }
 }
 
 /// Returns a killed server with a block for each of two days, and the paths of the blocks.
@@ -141,6 +181,7 @@ fn a_damaged_block_is_reported_and_unchanged_and_the_others_are_served() {
             (count(&server, OLD), count(&server, NEW)),
             (Ok(0), Ok(SERIES))
         );
+        assert_tells_what_is_missing(&server, OLD, &old);
         server
             .http()
             .form("/api/v1/admin/tsdb/compact", &[])
@@ -168,8 +209,14 @@ fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
         server.restart(&FLAGS);
         assert_eq!(count(&server, NEW), Ok(SERIES), "the other block");
         match count(&server, OLD) {
-            Ok(found) => {
-                assert!(found == SERIES || server.metric("varve_tsdb_blocks_damaged") == 1.0)
+            Ok(SERIES) => {}
+            Ok(_) => {
+                assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
+                assert_tells_what_is_missing(&server, OLD, &old);
+                // The footer is valid, so the block's time range is known.
+                let (status, warnings) = read_of(&server, "/api/v1/series", NEW);
+                assert_eq!((status, warnings), (200, Value::Null));
+                assert_eq!(read_of(&server, "/api/v1/export", NEW).0, 200);
             }
             Err(reason) => {
                 assert_helps(

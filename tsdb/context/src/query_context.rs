@@ -180,6 +180,12 @@ impl QueryContext {
         self.shared.options.takes_partial
     }
 
+    /// Records that data is missing which nothing can bring, whether or not the request accepts
+    /// partial results. The first record wins.
+    pub fn note_missing(&self, missing: String) {
+        self.shared.partial.get_or_init(|| missing);
+    }
+
     /// Interrupts the request: the next check on any thread fails. The first reason wins.
     pub fn interrupt(&self, reason: Interrupt) {
         self.cancellation.interrupt(reason);

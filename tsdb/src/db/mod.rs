@@ -143,6 +143,13 @@ impl Db {
         self.store.blocks.damage()
     }
 
+    /// Returns a warning for results of a time range that lack the samples of damaged blocks, or
+    /// `None` if all of its blocks can be read.
+    #[must_use]
+    pub fn missing_in(&self, range: TimeRange) -> Option<String> {
+        self.store.blocks.missing_in(range)
+    }
+
     /// Lists the blocks and parts, ascending by time.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockSummary> {

@@ -234,7 +234,7 @@ impl Db {
             .map(|matchers| ctx.restrict(matchers).into_owned())
             .collect();
         // The WAL may have exemplars of any time.
-        self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
+        self.wait_for_heads(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
         self.store.exemplars.select(ctx, &selectors, range)
     }
 
@@ -379,8 +379,23 @@ impl Db {
         self.store.changes.since(since, names, range)
     }
 
-    /// Compiles the matchers, before any lock is taken, and waits for the replay of a range.
+    /// Prepares a read of heads and blocks as [`Db::wait_for_heads`] does. The context records that
+    /// the result is partial if a block of the range cannot be read.
     pub(super) fn prepare<'a>(
+        &self,
+        ctx: &QueryContext,
+        matchers: impl IntoIterator<Item = &'a Matcher>,
+        range: TimeRange,
+    ) -> Result<()> {
+        self.wait_for_heads(ctx, matchers, range)?;
+        if let Some(missing) = self.missing_in(range) {
+            ctx.note_missing(missing);
+        }
+        Ok(())
+    }
+
+    /// Compiles the matchers, before any lock is taken, and waits for the replay of a range.
+    fn wait_for_heads<'a>(
         &self,
         ctx: &QueryContext,
         matchers: impl IntoIterator<Item = &'a Matcher>,

@@ -80,7 +80,12 @@ impl Request {
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid_match)?;
         work.store.note_selectors(&work.ctx, who, &selectors);
         let mut columns = SampleColumns::default();
-        for series in SelectorUnion::select(&work.store.db, &work.ctx, &selectors, self.range)? {
+        let selected = SelectorUnion::select(&work.store.db, &work.ctx, &selectors, self.range)?;
+        // The format has no place for a warning.
+        if let Some(partial) = work.ctx.partial() {
+            return Err(ApiError::unavailable(partial));
+        }
+        for series in selected {
             let series = series?;
             columns.clear();
             series.read(&mut columns)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use varve_env::Fs;
+use varve_model::TimeRange;
 use varve_model::labels::NAME_LABELS;
 
 use crate::block::directory::{Groups, TimestampColumnPages};
@@ -40,12 +41,7 @@ impl Block {
     /// - [`Error::Corrupt`] if header, footer or a directory are damaged.
     /// - [`Error::Version`] if a later version wrote the block.
     pub(crate) fn open(fs: &dyn Fs, path: &Path, cache: &Arc<PageCache>) -> Result<Self> {
-        let file = fs.open(path).map_err(Error::io("open", path))?;
-        let footer_page = find_footer(path, &*file)?;
-        let size = file.size().map_err(Error::io("read the size of", path))?;
-        let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
-        let footer = Footer::decode(&pages.read_page(footer_page)?, size)
-            .map_err(|why| pages.unreadable(footer_page, why))?;
+        let (pages, footer_page, footer) = open_footer(fs, path, cache)?;
         let mut groups = Groups::default();
         let mut timestamp_columns = TimestampColumnPages::default();
         for &page in &footer.groups {
@@ -116,6 +112,18 @@ impl Block {
         Err(block.pages.corrupt(block.footer.offset, reason))
     }
 
+    /// Returns the time range of the block with an id in a directory of blocks, as far as its footer
+    /// says it: damage behind it does not matter.
+    pub(crate) fn range_of(
+        fs: &dyn Fs,
+        dir: &Path,
+        id: BlockId,
+        cache: &Arc<PageCache>,
+    ) -> Option<TimeRange> {
+        let (_, _, footer) = open_footer(fs, &dir.join(id.file_name()), cache).ok()?;
+        (footer.meta.origin.id == id).then_some(footer.meta.range)
+    }
+
     /// Reads the footer again.
     ///
     /// # Errors
@@ -135,4 +143,19 @@ impl Block {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Opens a file and reads its footer.
+fn open_footer(
+    fs: &dyn Fs,
+    path: &Path,
+    cache: &Arc<PageCache>,
+) -> Result<(Arc<Pages>, PageRef, Footer)> {
+    let file = fs.open(path).map_err(Error::io("open", path))?;
+    let page = find_footer(path, &*file)?;
+    let size = file.size().map_err(Error::io("read the size of", path))?;
+    let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
+    let footer =
+        Footer::decode(&pages.read_page(page)?, size).map_err(|why| pages.unreadable(page, why))?;
+    Ok((pages, page, footer))
 }

@@ -26,6 +26,8 @@ pub(super) struct DirectoryContents {
     pub(super) importing: Vec<PendingImport>,
     /// The blocks that are not used, because they are damaged or unreadable.
     pub(super) damage: DamageReport,
+    /// The time ranges of those whose samples nothing replaces; all of time where it is unknown.
+    pub(super) missing: Vec<TimeRange>,
     pub(super) last_id: u64,
 }
 
@@ -44,6 +46,7 @@ impl DirectoryContents {
             unfinished: Vec::new(),
             importing,
             damage: DamageReport::default(),
+            missing: Vec::new(),
             last_id,
         };
         for name in names {
@@ -56,9 +59,13 @@ impl DirectoryContents {
                     continue;
                 }
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
-                found
-                    .blocks
-                    .extend(skip_damaged(opened, &path, MISSING, &mut found.damage)?);
+                match skip_damaged(opened, &path, MISSING, &mut found.damage)? {
+                    Some(block) => found.blocks.push(block),
+                    None => {
+                        let range = Block::range_of(fs, dir, id, cache);
+                        found.missing.push(range.unwrap_or(TimeRange::ALL));
+                    }
+                }
             }
         }
         Ok(found)
@@ -83,9 +90,11 @@ impl DirectoryContents {
                 Ok(())
             };
             let consequence = if replaces { REPLACED } else { MISSING };
-            let is_valid =
-                skip_damaged(read, block.path(), consequence, &mut self.damage)?.is_some();
-            self.blocks.extend(is_valid.then_some(block));
+            if skip_damaged(read, block.path(), consequence, &mut self.damage)?.is_some() {
+                self.blocks.push(block);
+            } else if !replaces {
+                self.missing.push(block.meta().range);
+            }
         }
         Ok(())
     }
@@ -115,12 +124,10 @@ impl DirectoryContents {
         let mut list = Vec::with_capacity(self.blocks.len());
         for block in self.blocks.drain(..) {
             let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
-            list.extend(skip_damaged(
-                stored,
-                block.path(),
-                MISSING,
-                &mut self.damage,
-            )?);
+            match skip_damaged(stored, block.path(), MISSING, &mut self.damage)? {
+                Some(stored) => list.push(stored),
+                None => self.missing.push(block.meta().range),
+            }
         }
         Ok(list)
     }

@@ -70,6 +70,8 @@ pub(crate) struct BlockSet {
     next_flush: AtomicU64,
     /// Blocks that are damaged or unreadable, and not used. Their files are kept.
     damage: DamageReport,
+    /// The time ranges of those whose samples nothing replaces.
+    missing: Vec<TimeRange>,
     /// Files of blocks outside the list that could not be removed. The next start may add them to
     /// the list again, so they still need their tombstones.
     unremoved: Mutex<Vec<PathBuf>>,
@@ -143,6 +145,7 @@ impl BlockSet {
                     .saturating_add(1),
             ),
             damage: found.damage,
+            missing: found.missing,
             unremoved: Mutex::default(),
         })
     }
@@ -168,6 +171,24 @@ impl BlockSet {
     /// Returns the blocks that are damaged or unreadable, and are not used.
     pub(crate) fn damage(&self) -> &DamageReport {
         &self.damage
+    }
+
+    /// Returns a warning for results of a time range of which samples are missing, because a
+    /// block is damaged. Returns `None` if none are.
+    pub(crate) fn missing_in(&self, range: TimeRange) -> Option<String> {
+        let overlapping = self
+            .missing
+            .iter()
+            .filter(|missing| missing.overlaps(range));
+        let n_missing = overlapping.count();
+        let first = self.damage.entries().first()?;
+        (n_missing > 0).then(|| {
+            format!(
+                "samples may be missing: {n_missing} of the blocks of this time range cannot be read, for example {}: {}",
+                first.path.display(),
+                first.reason
+            )
+        })
     }
 
     /// Returns the size of the page cache in bytes.

@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use jiff::Timestamp;
 use varve_env::{Fs, RealFs};
+use varve_model::TimeRange;
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
@@ -16,7 +17,7 @@ use varve_tsdb::{Db, ReadContext};
 use super::request::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::{Form, invalid_match, parse_selector};
-use crate::response::success;
+use crate::response::{success, success_with_warning};
 use crate::serving::app::App;
 use varve_wire::schema;
 
@@ -119,7 +120,7 @@ pub(crate) async fn snapshot(
             let error = failed(error);
             ApiError { message: format!("create snapshot: {}", error.message), ..error }
         })?;
-        Ok(success(&Snapshot { name }))
+        Ok(success_with_warning(&Snapshot { name }, db.missing_in(TimeRange::ALL)))
     })
     .await
 }
