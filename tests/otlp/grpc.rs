@@ -1,11 +1,15 @@
 //! OTLP/gRPC and the health check, on the port that speaks HTTP, too.
 
+use std::io::Write;
+
 use base64::Engine as _;
 use prost::Message;
 
-use super::{DELTA, Data, Gauge, Sum, contents, metric, number, resource, server};
+use super::{
+    Data, Gauge, contents, metric, number, resource, server, server_with_reader, with_bad_points,
+};
 use crate::harness::messages::otlp::{ExportResponse, RpcStatus};
-use crate::harness::{Access, Call, Http2, Server, now_ms};
+use crate::harness::{Call, Http2, Server, frame, now_ms};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -14,39 +18,21 @@ fn export(server: &Server, headers: &[(&str, &str)], message: &[u8]) -> Call {
     Http2::connect(server.http().address()).call(EXPORT, headers, message)
 }
 
-fn points(n_good: usize, n_bad: usize) -> Vec<u8> {
-    let now_s = now_ms().cast_unsigned() / 1000;
-    let points = |n: usize| (0..n).map(|i| number(now_s - i as u64, 1.0)).collect();
-    let bad = Sum {
-        points: points(n_bad),
-        temporality: DELTA,
-        is_monotonic: true,
-    };
-    let good = Gauge {
-        points: points(n_good),
-    };
-    let mut metrics = vec![metric("good", "", Data::Gauge(good))];
-    if n_bad > 0 {
-        metrics.push(metric("bad", "", Data::Sum(bad)));
-    }
-    resource(metrics, Vec::new()).encode_to_vec()
-}
-
 #[test]
 fn calls_store_points_and_tell_what_they_reject() {
     let server = server("{}");
-    let stored = export(&server, &[], &points(2, 0));
+    let stored = export(&server, &[], &with_bad_points(2, 0));
     assert_eq!((&*stored.status, &*stored.messages[0].1), ("0", &b""[..]));
     let now_s = now_ms().cast_unsigned() / 1000;
     assert!(contents(server.http(), now_s).join("").contains("\"good\""));
 
-    let partial = export(&server, &[], &points(2, 3));
+    let partial = export(&server, &[], &with_bad_points(2, 3));
     assert_eq!(partial.status, "0");
     let response = ExportResponse::decode(&*partial.messages[0].1).expect("a response");
     let partial = response.partial_success.expect("a partial success");
     assert_eq!(partial.rejected_data_points, 3, "{partial:?}");
 
-    let refused = export(&server, &[], &points(0, 3));
+    let refused = export(&server, &[], &with_bad_points(0, 3));
     assert_eq!(refused.status, "3", "{refused:?}");
     assert!(!refused.headers.contains_key("grpc-status-details-bin"));
     let damaged = export(&server, &[], b"\x0a\x05x");
@@ -54,9 +40,42 @@ fn calls_store_points_and_tell_what_they_reject() {
 }
 
 #[test]
+fn calls_are_compressed_and_concurrent() {
+    let server = server("{}");
+    let now_s = now_ms().cast_unsigned() / 1000;
+    let connection = Http2::connect(server.http().address());
+    let gzip = |message: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(message).expect("a vector grows");
+        encoder.finish().expect("a vector grows")
+    };
+    let headers = [
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("grpc-encoding", "gzip"),
+    ];
+    let send = |i: usize| {
+        let gauge = Gauge {
+            points: vec![number(now_s, 1.0)],
+        };
+        let of_call = metric(&format!("call_{i}"), "", Data::Gauge(gauge));
+        let message = gzip(&resource(vec![of_call], Vec::new()).encode_to_vec());
+        connection.send("POST", EXPORT, &headers, &frame(true, &message))
+    };
+    // All are sent before the first response is read.
+    let sent: Vec<_> = (0..20).map(send).collect();
+    for sent in sent {
+        let response = connection.head(sent);
+        connection.body(response).expect("a complete response");
+    }
+    let stored = contents(server.http(), now_s);
+    let of_calls = stored.iter().filter(|line| line.contains("\"call_"));
+    assert_eq!(of_calls.count(), 20);
+}
+
+#[test]
 fn a_rejected_call_says_when_to_retry() {
     let server = Server::start(&["--ingest.bytes-in-flight-max=1KiB"]);
-    let held = server.http().connect();
     let large = resource(
         vec![metric(
             &"x".repeat(5_000),
@@ -66,7 +85,6 @@ fn a_rejected_call_says_when_to_retry() {
         Vec::new(),
     );
     let refused = export(&server, &[], &large.encode_to_vec());
-    drop(held);
     assert_eq!(refused.status, "14", "{refused:?}");
     let details = refused.headers["grpc-status-details-bin"].as_bytes();
     let details = base64::engine::general_purpose::STANDARD_NO_PAD
@@ -80,15 +98,7 @@ fn a_rejected_call_says_when_to_retry() {
 
 #[test]
 fn the_health_check_needs_no_token() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("web.yml");
-    let tokens = "bearer_tokens:\n- {name: reader, token: t0ken, scopes: [read]}\n";
-    std::fs::write(&path, tokens).expect("write a file");
-    let access = Access {
-        tls: None,
-        authorization: Some("Bearer t0ken".to_owned()),
-    };
-    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &access);
+    let (server, _dir) = server_with_reader();
     let http2 = Http2::connect(server.http().address());
     let serving = http2.call(HEALTH, &[], b"");
     assert_eq!(

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use prost::Message;
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
 use crate::harness::messages::otlp::{
     AnyValue, ArrayValue, Buckets, CUMULATIVE, DELTA, Data, Exemplar, Exponential,
@@ -16,7 +17,9 @@ use crate::harness::messages::otlp::{
     NumberPoint, Quantile, Request, Resource, ResourceMetrics, RpcStatus, Scope, ScopeMetrics, Sum,
     Summary, SummaryPoint, Value, attributes, text,
 };
-use crate::harness::{Answer, ConfigFile, Http, Release, Server, now_ms, python_with, releases};
+use crate::harness::{
+    Access, Answer, ConfigFile, Http, Release, Server, now_ms, python_with, releases,
+};
 
 const SETTINGS: [&str; 7] = [
     "{}",
@@ -76,9 +79,42 @@ fn server(settings: &str) -> Server {
     Server::start(&[&ConfigFile::new(&format!("otlp: {settings}")).flag()])
 }
 
+/// Returns a server whose only token has the scope `read`, and the directory of its tokens.
+fn server_with_reader() -> (Server, TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("web.yml");
+    let tokens = "bearer_tokens:\n- {name: reader, token: t0ken, scopes: [read]}\n";
+    std::fs::write(&path, tokens).expect("write a file");
+    let access = Access {
+        tls: None,
+        authorization: Some("Bearer t0ken".to_owned()),
+    };
+    let flag = format!("--web.config.file={}", path.display());
+    (Server::start_as(&[&flag], &access), dir)
+}
+
+/// A gauge with good points, and bad ones: a metric with delta temporality, which is not enabled.
+fn with_bad_points(n_good: usize, n_bad: usize) -> Vec<u8> {
+    let now_s = now_ms().cast_unsigned() / 1000;
+    let points = |n: usize| (0..n).map(|i| number(now_s - i as u64, 1.0)).collect();
+    let bad = Sum {
+        points: points(n_bad),
+        temporality: DELTA,
+        is_monotonic: true,
+    };
+    let good = Gauge {
+        points: points(n_good),
+    };
+    let mut metrics = vec![metric("good", "", Data::Gauge(good))];
+    if n_bad > 0 {
+        metrics.push(metric("bad", "", Data::Sum(bad)));
+    }
+    resource(metrics, Vec::new()).encode_to_vec()
+}
+
 /// Starts Varve and each Prometheus with an OTLP receiver, calls `send` for both, and compares what
 /// they have stored.
-fn compare(feature: &str, now_s: u64, send: impl Fn(&Http)) {
+fn compare(feature: &str, now_s: u64, window: &str, send: impl Fn(&Http)) {
     let mut wrong = Vec::new();
     for release in with_receiver() {
         let features = format!(
@@ -89,8 +125,8 @@ fn compare(feature: &str, now_s: u64, send: impl Fn(&Http)) {
         send(prometheus.http());
         send(varve.http());
         let (ours, theirs) = (
-            contents(varve.http(), now_s),
-            contents(prometheus.http(), now_s),
+            contents_in(window, varve.http(), now_s),
+            contents_in(window, prometheus.http(), now_s),
         );
         assert!(!theirs.is_empty());
         wrong.extend(difference(
@@ -143,7 +179,7 @@ fn json_is_stored_like_in_a_real_prometheus() {
         "schemaUrl":""}}]}}],"later":null}}"#,
         metrics.join(",")
     );
-    compare("", now_s, |http| {
+    compare("", now_s, "1h", |http| {
         http.post(
             "/api/v1/otlp/v1/metrics",
             &[("Content-Type", "application/json")],
@@ -220,22 +256,38 @@ fn deltas_are_added_up_like_in_a_real_prometheus() {
             .collect();
         resource(metrics, vec![("service.name", text("shop"))])
     };
-    compare(",otlp-deltatocumulative", now_s, |http| {
+    // The window begins after the zeros that only Varve stores, at the start of each stream.
+    compare(",otlp-deltatocumulative", now_s, "55s", |http| {
         for i in 0..5 {
             send(http, &request(i)).expect_status(200);
         }
     });
-    // Both reject a delta before the last one; Varve says so.
-    let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
+    let int_total = |varve: &Server| {
+        let time = (now_s + 1).to_string();
+        let query = [("query", "int_total[1h]"), ("time", &time)];
+        let found = varve.http().query("/api/v1/query", &query).data();
+        let values = found["result"][0]["values"].as_array().expect("samples");
+        let value = |sample: &Json| sample[1].as_str().unwrap_or_default().to_owned();
+        values.iter().map(value).collect::<Vec<_>>()
+    };
+    // Prometheus rejects a delta before the last one, too; Varve says so.
+    let flags = [
+        "--enable-feature=otlp-deltatocumulative",
+        "--ingest.late-delta-window=0s",
+    ];
+    let varve = Server::start(&flags);
     for (i, status) in [(1, 200), (2, 200), (2, 200), (0, 400), (1, 400)] {
         send(varve.http(), &request(i)).expect_status(status);
     }
     assert_eq!(varve.metric("varve_ingest_delta_streams"), 4.0);
-    let stored = contents(varve.http(), now_s).join("\n");
-    assert!(
-        stored.contains(r#""__name__":"int_total""#) && stored.contains(",\"13\"]"),
-        "{stored}"
-    );
+    assert_eq!(int_total(&varve), ["0", "6", "13"]);
+    // By default a late delta is added, once. That of the histogram whose bounds change is not.
+    let varve = Server::start(&flags[..1]);
+    for i in [1, 3, 2, 2, 3, 0, 1, 4] {
+        send(varve.http(), &request(i)).expect_status(200);
+    }
+    assert_eq!(varve.metric("varve_ingest_late_deltas_total"), 2.0 * 3.0);
+    assert_eq!(int_total(&varve), ["0", "6", "14", "21", "26", "35"]);
 }
 
 fn send(http: &Http, request: &Request) -> Answer {
@@ -248,11 +300,19 @@ fn send(http: &Http, request: &Request) -> Answer {
 
 /// Returns all samples and exemplars as sorted lines.
 fn contents(http: &Http, now_s: u64) -> Vec<String> {
+    contents_in("1h", http, now_s)
+}
+
+/// Returns the samples of a window before `now_s`, and all exemplars, as sorted lines.
+fn contents_in(window: &str, http: &Http, now_s: u64) -> Vec<String> {
     let time = (now_s + 1).to_string();
     let samples = http
         .query(
             "/api/v1/query",
-            &[("query", "{__name__=~\".+\"}[1h]"), ("time", &time)],
+            &[
+                ("query", &*format!("{{__name__=~\".+\"}}[{window}]")),
+                ("time", &time),
+            ],
         )
         .data();
     let start = (now_s - 3600).to_string();
@@ -352,7 +412,7 @@ fn untranslatable_data_points_are_rejected_and_the_others_stored() {
     assert_eq!(
         partial.error_message,
         "OTLP that cannot be translated: 2 data points, e.g. invalid temporality and type combination for metric \
-         \"delta\""
+         \"delta\"; --enable-feature=otlp-deltatocumulative accepts deltas"
     );
     let stored = contents(server.http(), now_s);
     assert!(

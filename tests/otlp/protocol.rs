@@ -3,7 +3,10 @@
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::{DELTA, Data, Gauge, Sum, contents, metric, number, request, resource, server};
+use super::{
+    Data, Gauge, contents, metric, number, request, resource, server, server_with_reader, text,
+    with_bad_points,
+};
 use crate::harness::messages::otlp::{ExportResponse, RpcStatus};
 use crate::harness::{Access, Answer, Http, Server, now_ms};
 
@@ -25,25 +28,6 @@ fn message_of(answer: &Answer) -> String {
     }
     assert_eq!(answer.header("content-type"), PROTOBUF, "{answer:?}");
     RpcStatus::decode(&*answer.body).expect("a status").message
-}
-
-/// A gauge with good points, and bad ones: a metric with delta temporality, which is not enabled.
-fn mixed(n_good: usize, n_bad: usize) -> Vec<u8> {
-    let now_s = now_ms().cast_unsigned() / 1000;
-    let gauge = |n: usize| (0..n).map(|i| number(now_s - i as u64, 1.0)).collect();
-    let bad = Sum {
-        points: gauge(n_bad),
-        temporality: DELTA,
-        is_monotonic: true,
-    };
-    let good = Gauge {
-        points: gauge(n_good),
-    };
-    let mut metrics = vec![metric("good", "", Data::Gauge(good))];
-    if n_bad > 0 {
-        metrics.push(metric("bad", "", Data::Sum(bad)));
-    }
-    resource(metrics, Vec::new()).encode_to_vec()
 }
 
 #[test]
@@ -68,7 +52,12 @@ fn errors_are_a_status_in_the_encoding_of_the_request() {
     let mut damaged = request(1_700_000_000).encode_to_vec();
     damaged.truncate(damaged.len() - 3);
     refused(http, &[("Content-Type", PROTOBUF)], &damaged, 400);
-    let text = refused(http, &[("Content-Type", PROTOBUF)], &mixed(0, 3), 400);
+    let text = refused(
+        http,
+        &[("Content-Type", PROTOBUF)],
+        &with_bad_points(0, 3),
+        400,
+    );
     assert!(text.contains("3 data points"), "{text}");
     // Other paths of the protocol.
     let logs = http.post("/api/v1/otlp/v1/logs", &[("Content-Type", JSON)], b"{}");
@@ -78,15 +67,7 @@ fn errors_are_a_status_in_the_encoding_of_the_request() {
 
 #[test]
 fn denied_requests_get_a_status() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("web.yml");
-    let tokens = "bearer_tokens:\n- {name: reader, token: t0ken, scopes: [read]}\n";
-    std::fs::write(&path, tokens).expect("write a file");
-    let access = Access {
-        tls: None,
-        authorization: Some("Bearer t0ken".to_owned()),
-    };
-    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &access);
+    let (server, _dir) = server_with_reader();
     let headers = [("Content-Type", JSON)];
     let text = refused(server.http(), &headers, b"{}", 403);
     assert_eq!(text, "Forbidden: the token lacks the scope write");
@@ -95,11 +76,8 @@ fn denied_requests_get_a_status() {
 }
 
 #[test]
-fn large_bodies_and_a_full_queue_get_a_status() {
-    let server = Server::start(&[
-        "--ingest.body-size-max=1KiB",
-        "--ingest.bytes-in-flight-max=1KiB",
-    ]);
+fn a_large_body_gets_a_status() {
+    let server = Server::start(&["--ingest.body-size-max=1KiB"]);
     let headers = [("Content-Type", PROTOBUF)];
     let text = refused(server.http(), &headers, &[0; 2_000], 413);
     assert!(text.contains("--ingest.body-size-max"), "{text}");
@@ -110,7 +88,7 @@ fn a_part_of_the_points_is_a_partial_success() {
     let server = server("{}");
     let answer = server
         .http()
-        .post(PATH, &[("Content-Type", PROTOBUF)], &mixed(60, 6))
+        .post(PATH, &[("Content-Type", PROTOBUF)], &with_bad_points(60, 6))
         .expect_status(200);
     assert_eq!(answer.header("content-type"), PROTOBUF);
     let partial = ExportResponse::decode(&*answer.body)
@@ -147,7 +125,7 @@ fn a_success_is_an_empty_response() {
     let server = server("{}");
     let http = server.http();
     let stored = http
-        .post(PATH, &[("Content-Type", PROTOBUF)], &mixed(1, 0))
+        .post(PATH, &[("Content-Type", PROTOBUF)], &with_bad_points(1, 0))
         .expect_status(200);
     assert_eq!(
         (stored.header("content-type"), &*stored.body),
@@ -216,4 +194,110 @@ fn bodies_have_any_compression() {
         let stored = contents(server.http(), now_s).join("\n");
         assert!(stored.contains(&format!("\"{name}\"")), "{name}: {stored}");
     }
+}
+
+/// Returns a request of one resource whose scopes have the same gauge with other values.
+fn two_scopes(now_s: u64) -> Vec<u8> {
+    let of_scope = |value| {
+        let gauge = Gauge {
+            points: vec![number(now_s, value)],
+        };
+        resource(vec![metric("same", "", Data::Gauge(gauge))], Vec::new())
+    };
+    let mut request = of_scope(1.0);
+    let mut other = of_scope(2.0);
+    let mut scope = other.resources[0].scopes.remove(0);
+    scope.scope.as_mut().expect("a scope").name = "other".to_owned();
+    request.resources[0].scopes.push(scope);
+    request.encode_to_vec()
+}
+
+#[test]
+fn a_duplicate_of_another_scope_names_the_setting() {
+    let now_s = now_ms().cast_unsigned() / 1000;
+    for (settings, n_rejected, n_stored) in [("{}", 1, 1), ("{promote_scope_metadata: true}", 0, 2)]
+    {
+        let server = server(settings);
+        let answer = server
+            .http()
+            .post(PATH, &[("Content-Type", PROTOBUF)], &two_scopes(now_s))
+            .expect_status(200);
+        let response = ExportResponse::decode(&*answer.body).expect("a response");
+        let partial = response.partial_success.unwrap_or_default();
+        assert_eq!(partial.rejected_data_points, n_rejected);
+        assert_eq!(
+            partial
+                .error_message
+                .contains("otlp.promote_scope_metadata"),
+            n_rejected == 1,
+            "{partial:?}"
+        );
+        let stored = contents(server.http(), now_s);
+        let of_metric = stored.iter().filter(|line| line.contains("\"same\""));
+        assert_eq!(of_metric.count(), n_stored, "{settings}");
+    }
+}
+
+/// `target_info` is no data point of the sender.
+#[test]
+fn a_rejected_target_info_is_a_warning() {
+    let server = Server::start(&["--ingest.label-value-size-max=100B"]);
+    let now_s = now_ms().cast_unsigned() / 1000;
+    let gauge = Gauge {
+        points: vec![number(now_s, 1.0)],
+    };
+    let long = "x".repeat(101);
+    let of_resource = vec![("service.name", text("shop")), ("long", text(&long))];
+    let request = resource(vec![metric("m", "", Data::Gauge(gauge))], of_resource);
+    let answer = server
+        .http()
+        .post(
+            PATH,
+            &[("Content-Type", PROTOBUF)],
+            &request.encode_to_vec(),
+        )
+        .expect_status(200);
+    let response = ExportResponse::decode(&*answer.body).expect("a response");
+    let partial = response.partial_success.expect("a warning");
+    assert_eq!(partial.rejected_data_points, 0);
+    assert!(partial.error_message.contains("target_info"), "{partial:?}");
+    assert!(contents(server.http(), now_s).join("").contains("\"m\""));
+}
+
+/// It was refused at every export.
+#[test]
+fn a_resource_with_200_attributes_has_a_target_info() {
+    let server = server("{}");
+    let now_s = now_ms().cast_unsigned() / 1000;
+    let names: Vec<_> = (0..200).map(|i| format!("attribute.{i:03}")).collect();
+    let mut of_resource: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), text("x")))
+        .collect();
+    of_resource.push(("service.name", text("shop")));
+    let gauge = Gauge {
+        points: vec![number(now_s, 1.0)],
+    };
+    let request = resource(vec![metric("m", "", Data::Gauge(gauge))], of_resource);
+    let answer = server
+        .http()
+        .post(
+            PATH,
+            &[("Content-Type", PROTOBUF)],
+            &request.encode_to_vec(),
+        )
+        .expect_status(200);
+    assert!(answer.body.is_empty(), "{answer:?}");
+    let stored = contents(server.http(), now_s).join("\n");
+    assert!(
+        stored.contains(r#""__name__":"target_info","attribute_000":"x""#),
+        "{stored}"
+    );
+    assert!(
+        stored.contains("attribute_125") && !stored.contains("attribute_126"),
+        "{stored}"
+    );
+    let metrics = server.http().get("/metrics").text();
+    let cut = r#"prometheus_api_otlp_translation_warnings_total{category="target_info_labels_dropped"} 1"#;
+    assert!(metrics.contains(cut), "{metrics}");
 }

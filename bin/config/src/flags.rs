@@ -477,6 +477,11 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.queue-timeout", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     pub(crate) queue_timeout: Duration,
 
+    /// Maximum time by which an OpenTelemetry delta may end before the newest one of its stream
+    /// [0: late deltas are rejected]
+    #[arg(long = "ingest.late-delta-window", value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    pub(crate) late_delta_window: Duration,
+
     /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless
     /// retry_on_http_429 is set)
     #[arg(

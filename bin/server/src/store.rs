@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_advise::usage::{Requester, Usage};
 use varve_config::file::Config;
@@ -38,6 +39,8 @@ pub struct Store {
     lookback_delta_ms: i64,
     /// Whether OTLP deltas are added up.
     delta_to_cumulative: bool,
+    /// How late an OTLP delta may be.
+    late_delta_max: Duration,
     /// The data directory.
     path: PathBuf,
 }
@@ -60,6 +63,7 @@ impl Store {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let lookback_delta_ms = options.engine.lookback_delta_ms;
         let delta_to_cumulative = options.delta_to_cumulative;
+        let late_delta_max = options.late_delta_max;
         // The open database holds the lock of the directory.
         let (usage, found) = Usage::open(
             Arc::new(RealFs),
@@ -89,6 +93,7 @@ impl Store {
             elections,
             lookback_delta_ms,
             delta_to_cumulative,
+            late_delta_max,
             path,
         })
     }
@@ -288,9 +293,11 @@ impl Store {
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        let otlp = config
-            .otlp
-            .settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
+        let otlp = config.otlp.settings(
+            self.lookback_delta_ms,
+            self.delta_to_cumulative,
+            self.late_delta_max,
+        )?;
         let relabeling = config.ingest.relabeling()?;
         let has_rule_files = !config.rule_files.is_empty();
         let budgets = if has_rule_files {

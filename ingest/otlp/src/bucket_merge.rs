@@ -14,31 +14,40 @@ impl ExponentialPoint {
     }
 }
 
-/// The buckets of one sign, seen at a lower scale: `1 << shift` buckets are one.
+/// Maximum number of positive or negative buckets of the total of exponential histograms, without
+/// empty ones at the ends.
+pub(super) const BUCKETS_MAX: i64 = 160;
+
+/// The buckets of one sign, without empty ones at the ends, seen at a lower scale: `1 << shift`
+/// buckets are one.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
-    /// `None` without buckets.
-    buckets: Option<&'a Buckets>,
+    /// The index of the first bucket.
+    first: i64,
+    counts: &'a [u64],
     shift: u32,
 }
 
 impl<'a> Side<'a> {
     fn new(buckets: &'a Option<Buckets>, own_scale: i32, scale: i64) -> Self {
         let shift = u32::try_from(i64::from(own_scale) - scale).unwrap_or(0);
+        let buckets = buckets.as_ref();
+        let all = buckets.map_or(&[][..], |buckets| &buckets.counts);
+        let is_used = |count: &u64| *count != 0;
+        let start = all.iter().position(is_used).unwrap_or(0);
+        let end = all.iter().rposition(is_used).map_or(start, |last| last + 1);
         Self {
-            buckets: buckets
-                .as_ref()
-                .filter(|buckets| !buckets.counts.is_empty()),
+            first: buckets.map_or(0, |buckets| i64::from(buckets.offset)) + start as i64,
+            counts: &all[start..end],
             shift: shift.min(i64::BITS - 1),
         }
     }
 
-    /// Returns the indexes of the first bucket and of the one after the last.
+    /// Returns the indexes of the first bucket and of the one after the last. Returns `None` without
+    /// buckets.
     fn range(self) -> Option<Range<i64>> {
-        let buckets = self.buckets?;
-        let first = i64::from(buckets.offset);
-        let last = first + buckets.counts.len() as i64 - 1;
-        Some(first >> self.shift..(last >> self.shift) + 1)
+        let last = self.first + self.counts.len().checked_sub(1)? as i64;
+        Some(self.first >> self.shift..(last >> self.shift) + 1)
     }
 }
 
@@ -65,10 +74,7 @@ pub(super) fn merge(total: Side<'_>, delta: Side<'_>) -> Option<Buckets> {
         usize::try_from(range.end - range.start).expect("the caller limits the number of buckets");
     let mut counts = vec![0_u64; len];
     for side in [total, delta] {
-        let Some(buckets) = side.buckets else {
-            continue;
-        };
-        for (position, count) in (i64::from(buckets.offset)..).zip(&buckets.counts) {
+        for (position, count) in (side.first..).zip(side.counts) {
             let idx = usize::try_from((position >> side.shift) - range.start)
                 .expect("the first bucket is at the start");
             counts[idx] = counts[idx].wrapping_add(*count);
@@ -78,4 +84,30 @@ pub(super) fn merge(total: Side<'_>, delta: Side<'_>) -> Option<Buckets> {
         offset: i32::try_from(range.start).expect("an offset of an i32, or less after a shift"),
         counts,
     })
+}
+
+/// Widens the zero bucket of a histogram to the bucket that contains `threshold`, at least: it takes
+/// the observations of all buckets in it.
+pub(super) fn widen_zero_bucket(histogram: &mut ExponentialPoint, threshold: f64) {
+    // Bucket i ends at 2^((i + 1) / 2^scale).
+    let buckets_per_octave = f64::from(histogram.scale).exp2();
+    let end = (threshold.log2() * buckets_per_octave).ceil();
+    // Only a scale or a threshold that no sender uses has no such bucket.
+    if !end.is_finite() {
+        histogram.zero_threshold = threshold;
+        return;
+    }
+    for side in [&mut histogram.positive, &mut histogram.negative] {
+        let Some(buckets) = side else {
+            continue;
+        };
+        let n_inside = end - f64::from(buckets.offset);
+        // A float becomes the nearest integer.
+        let n_inside = (n_inside as usize).min(buckets.counts.len());
+        for count in buckets.counts.drain(..n_inside) {
+            histogram.zero_count = histogram.zero_count.wrapping_add(count);
+        }
+        buckets.offset = buckets.offset.wrapping_add(n_inside as i32);
+    }
+    histogram.zero_threshold = (end / buckets_per_octave).exp2();
 }

@@ -52,8 +52,13 @@ impl Data<'_> {
         );
         if has_one && self.temporality != CUMULATIVE && !(takes_deltas && self.temporality == DELTA)
         {
+            let remedy = if self.temporality == DELTA {
+                "; --enable-feature=otlp-deltatocumulative accepts deltas"
+            } else {
+                ""
+            };
             return Err(format!(
-                "invalid temporality and type combination for metric {name:?}"
+                "invalid temporality and type combination for metric {name:?}{remedy}"
             ));
         }
         Ok(())

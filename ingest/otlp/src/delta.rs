@@ -1,16 +1,23 @@
 //! Totals of the streams with delta temporality: each delta is added to the total, which is stored.
 //!
 //! As in the collector's `deltatocumulative` processor, which Prometheus uses: a stream starts with
-//! its first delta, a delta that starts before its stream or ends before the total is rejected, and
-//! a stream without deltas for [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces
-//! the total. An exponential histogram takes the lower scale of both, and a lower one if it has
-//! more than [`BUCKETS_MAX`] buckets.
+//! its first delta, a delta that starts before its stream is rejected, and a stream without deltas
+//! for [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces the total. An
+//! exponential histogram takes the lower scale of both, and a lower one if it has more than
+//! [`BUCKETS_MAX`](super::bucket_merge::BUCKETS_MAX) buckets, besides empty ones at its ends.
+//!
+//! Senders with several consumers, such as the collector's queue, reorder the deltas of a stream.
+//! The processor rejects all but the newest. Here a late delta is added to the total, too, if it is
+//! at most [`DeltaRequest::late_max`] older than the newest one. The samples in between are stored
+//! already, so the new total gets a sample one millisecond after the last. The stream knows the
+//! times of its deltas of that window ([`TIMES_MAX`] of them), so each is counted once.
 //!
 //! Each tenant has streams of its own. A delta that the store rejects is rolled back
 //! (`request_deltas`), unless its stream has changed since, or another request has repeated it.
 //!
-//! A repeated delta, for example of a request that was not stored, returns the same total again.
-//! Totals are lost at a restart. Then they begin again at the next delta, which is a counter reset.
+//! A repeated delta, for example of a request that was not stored, returns the current total again.
+//! Totals are lost at a restart. Then they begin again at the next delta: the caller stores a zero
+//! at its start, which is a counter reset.
 //!
 //! Bounds: [`StreamShares`] limits the streams of all senders, and of each tenant; others are
 //! rejected.
@@ -22,17 +29,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use varve_model::TenantLabels;
 
-use super::bucket_merge::{merge, n_merged};
+use super::delta_point::{DeltaPoint, Total};
 use super::labels::LabelMap;
-use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
 use super::staleness::is_stale;
 use super::stream_key::{StreamHasher, StreamKey};
 use super::stream_shares::StreamShares;
 
-/// Maximum number of positive or negative buckets of an exponential histogram.
-const BUCKETS_MAX: i64 = 160;
+/// Maximum number of deltas whose times a stream knows. A delta that is older than all of them is
+/// not late but out of order.
+const TIMES_MAX: usize = 32;
 /// Maximum time between two deltas of a stream.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
+/// Nanoseconds of a millisecond, the unit of stored timestamps.
+const NS_PER_MS: u64 = 1_000_000;
 /// Interval of the removal of idle streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -51,6 +60,9 @@ struct Streams {
     /// When idle streams were last removed.
     swept: Option<Instant>,
     last_request: RequestId,
+    last_delta: DeltaId,
+    /// Number of late deltas that were added.
+    n_late: u64,
 }
 
 #[derive(Debug)]
@@ -61,18 +73,46 @@ struct Stream {
     used: Instant,
 }
 
-/// The state of a stream after its last delta.
+/// The state of a stream after the delta that was added last.
 #[derive(Debug)]
 struct LastDelta {
+    id: DeltaId,
     total: Total,
-    time_ns: u64,
-    /// The last request that sent the delta.
+    /// When the deltas ended that may still be repeated, ascending, at least one.
+    times_ns: Vec<u64>,
+    /// The time of the sample that has the total.
+    sample_ns: u64,
+    /// The last request that sent the delta, or repeated one.
     request: RequestId,
+}
+
+/// Where a delta belongs in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// After all others.
+    Next,
+    /// Before others, which arrived earlier.
+    Late,
+    /// It is in the total already.
+    Repeated,
 }
 
 /// Identifies a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RequestId(u64);
+
+/// Identifies a delta that was added to a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct DeltaId(u64);
+
+/// A request with deltas.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeltaRequest<'a> {
+    pub(super) id: RequestId,
+    pub(super) tenant: &'a TenantLabels,
+    /// Maximum time by which a delta may end before the newest one of its stream.
+    pub(super) late_max: Duration,
+}
 
 /// A delta that a request has added to its stream.
 #[derive(Debug)]
@@ -80,29 +120,8 @@ pub(super) struct AppliedDelta {
     key: StreamKey,
     /// The state before. `None` if the delta started the stream.
     before: Option<LastDelta>,
-    // These identify the delta: those of a request are in the order of their times.
+    id: DeltaId,
     request: RequestId,
-    time_ns: u64,
-}
-
-/// The sum of the deltas of a stream.
-#[derive(Debug, Clone)]
-pub(super) enum Total {
-    Number(Number),
-    Histogram(HistogramPoint),
-    Exponential(ExponentialPoint),
-}
-
-/// A data point that a stream can accumulate.
-pub(super) trait DeltaPoint: Sized {
-    /// Returns the flags, the start time and the time.
-    fn flags_and_times(&mut self) -> (u32, &mut u64, u64);
-    /// Returns the total of a stream whose first delta is this one.
-    fn first(&self) -> Total;
-    /// Adds the delta to a total. Returns `false` if they have different types.
-    fn add_to(&self, total: &mut Total) -> bool;
-    /// Replaces the values by a total of the same type.
-    fn set(&mut self, total: &Total);
 }
 
 impl DeltaStreams {
@@ -120,62 +139,60 @@ impl DeltaStreams {
     /// The reason why the data point is rejected.
     pub(super) fn accumulate(
         &self,
-        request: RequestId,
-        tenant: &TenantLabels,
+        request: DeltaRequest<'_>,
         name: &str,
         labels: &LabelMap,
         point: &mut impl DeltaPoint,
         now: Instant,
     ) -> Result<Option<AppliedDelta>, String> {
-        let (flags, &mut start_ns, time_ns) = point.flags_and_times();
-        if is_stale(flags) {
+        if is_stale(point.flags()) {
             return Ok(None);
         }
-        let key = self.hasher.key(tenant, name, labels);
+        let key = self.hasher.key(request.tenant, name, labels);
         let mut streams = self.streams.lock();
         streams.sweep(now);
-        let Streams { totals, shares, .. } = &mut *streams;
+        streams.last_delta.0 += 1;
+        let Streams {
+            totals,
+            shares,
+            last_delta,
+            n_late,
+            ..
+        } = &mut *streams;
+        let id = *last_delta;
+        let mut applied = AppliedDelta {
+            key,
+            before: None,
+            id,
+            request: request.id,
+        };
         let Some(stream) = totals.get_mut(&key) else {
-            let last = LastDelta {
-                total: point.first(),
-                time_ns,
-                request,
-            };
+            let last = LastDelta::first(id, request.id, point);
             let stream = Stream {
-                tenant: shares.add(tenant, last.total.size())?,
-                start_ns,
+                tenant: shares.add(request.tenant, last.size())?,
+                start_ns: point.start_ns(),
                 last,
                 used: now,
             };
             totals.insert(key, stream);
-            return Ok(Some(AppliedDelta::first(key, request, time_ns)));
+            return Ok(Some(applied));
         };
 
-        stream.check_order(start_ns, time_ns)?;
+        let place = stream.place_of(point, request.late_max)?;
         stream.used = now;
-        let mut applied = None;
-        if time_ns > stream.last.time_ns {
-            let total = stream.total_with(point);
-            shares.resize(&stream.tenant, stream.last.total.size(), total.size())?;
-            let last = LastDelta {
-                total,
-                time_ns,
-                request,
-            };
-            let before = std::mem::replace(&mut stream.last, last);
-            applied = Some(AppliedDelta {
-                key,
-                before: Some(before),
-                request,
-                time_ns,
-            });
-        } else {
+        if place == Place::Repeated {
             // The request that sent the delta first must not roll it back: this one may store it.
-            stream.last.request = request;
+            stream.last.request = request.id;
+        } else {
+            let mut last = stream.last.followed_by(point, place, request.late_max)?;
+            (last.id, last.request) = (id, request.id);
+            shares.resize(&stream.tenant, stream.last.size(), last.size())?;
+            *n_late += u64::from(place == Place::Late);
+            applied.before = Some(std::mem::replace(&mut stream.last, last));
         }
         point.set(&stream.last.total);
-        *point.flags_and_times().1 = stream.start_ns;
-        Ok(applied)
+        point.set_times(stream.start_ns, stream.last.sample_ns);
+        Ok(applied.before.is_some().then_some(applied))
     }
 
     /// Returns a stream to its state before a delta, unless the stream has changed since, or another
@@ -187,13 +204,13 @@ impl DeltaStreams {
             return;
         };
         let last = &stream.last;
-        if (last.request, last.time_ns) != (applied.request, applied.time_ns) {
+        if (last.request, last.id) != (applied.request, applied.id) {
             return;
         }
-        let size = last.total.size();
+        let size = last.size();
         match applied.before {
             Some(before) => {
-                shares.set_size(&stream.tenant, size, before.total.size());
+                shares.set_size(&stream.tenant, size, before.size());
                 stream.last = before;
             }
             None => {
@@ -211,33 +228,115 @@ impl DeltaStreams {
         streams.sweep(Instant::now());
         streams.totals.len()
     }
+
+    /// Returns the number of deltas that arrived after a later one of their stream, and were added.
+    #[must_use]
+    pub fn n_late(&self) -> u64 {
+        self.streams.lock().n_late
+    }
 }
 
 impl Stream {
-    /// Returns the total with a delta, or the delta alone if it has another type.
-    fn total_with(&self, point: &impl DeltaPoint) -> Total {
-        let mut total = self.last.total.clone();
-        if !point.add_to(&mut total) {
-            total = point.first();
+    /// Returns the place of a delta.
+    ///
+    /// # Errors
+    /// The reason why the data point is rejected.
+    fn place_of(&self, point: &impl DeltaPoint, late_max: Duration) -> Result<Place, String> {
+        let time_ns = point.time_ns();
+        let newest_ns = self.last.newest_ns();
+        if self.last.times_ns.contains(&time_ns) {
+            return Ok(Place::Repeated);
         }
-        total
-    }
-
-    /// Checks that a delta does not precede the stream.
-    fn check_order(&self, start_ns: u64, time_ns: u64) -> Result<(), String> {
-        if start_ns < self.start_ns {
+        if time_ns > newest_ns {
+            let start_ns = point.start_ns();
+            if start_ns >= self.start_ns {
+                return Ok(Place::Next);
+            }
             return Err(format!(
                 "delta starts at {start_ns} ns, before its stream at {} ns",
                 self.start_ns
             ));
         }
-        if time_ns < self.last.time_ns {
-            return Err(format!(
-                "out of order delta at {time_ns} ns, the stream is at {} ns",
-                self.last.time_ns
-            ));
+        let is_known = self.last.times_ns.len() < TIMES_MAX || time_ns > self.last.times_ns[0];
+        if is_known && newest_ns - time_ns <= nanoseconds(late_max) {
+            return Ok(Place::Late);
         }
-        Ok(())
+        Err(format!(
+            "out of order delta at {time_ns} ns, the stream is at {newest_ns} ns (--ingest.late-delta-window is {late_max:?})"
+        ))
+    }
+}
+
+impl LastDelta {
+    /// Returns the state after the first delta of a stream.
+    fn first(id: DeltaId, request: RequestId, point: &impl DeltaPoint) -> Self {
+        Self {
+            id,
+            total: point.first(),
+            times_ns: vec![point.time_ns()],
+            sample_ns: point.time_ns(),
+            request,
+        }
+    }
+
+    /// Returns the state after another delta. The next delta replaces a total of another type.
+    ///
+    /// # Errors
+    /// If a late delta has another type.
+    fn followed_by(
+        &self,
+        point: &impl DeltaPoint,
+        place: Place,
+        late_max: Duration,
+    ) -> Result<Self, String> {
+        let mut total = self.total.clone();
+        if !point.add_to(&mut total) {
+            if place == Place::Late {
+                return Err("out of order delta of another type or with other bounds".to_owned());
+            }
+            total = point.first();
+        }
+        let time_ns = point.time_ns();
+        let is_after_late = self.sample_ns != self.newest_ns();
+        // Each total has a sample of its own.
+        let sample_ns = match place {
+            Place::Next if !is_after_late => time_ns,
+            _ => time_ns.max(self.sample_ns.saturating_add(NS_PER_MS)),
+        };
+        let oldest_ns = self
+            .newest_ns()
+            .max(time_ns)
+            .saturating_sub(nanoseconds(late_max));
+        let n_forgotten = self.times_ns.partition_point(|&other| other < oldest_ns);
+        let known_ns = &self.times_ns[n_forgotten..];
+        let mut times_ns = Vec::with_capacity(known_ns.len() + 1);
+        times_ns.extend_from_slice(known_ns);
+        times_ns.insert(times_ns.partition_point(|&other| other < time_ns), time_ns);
+        if times_ns.len() > TIMES_MAX {
+            times_ns.remove(0);
+        }
+        Ok(Self {
+            total,
+            times_ns,
+            sample_ns,
+            ..*self
+        })
+    }
+
+    /// Returns the end of the newest delta.
+    fn newest_ns(&self) -> u64 {
+        *self.times_ns.last().expect("a stream has a delta")
+    }
+
+    /// Returns the size in memory, about.
+    fn size(&self) -> usize {
+        // Key and control byte of a table that is at least half full.
+        2 * (size_of::<(StreamKey, Stream)>() + 1) + self.lists_size()
+    }
+
+    /// Returns the size of the lists.
+    fn lists_size(&self) -> usize {
+        self.total.numbers_size() + size_of::<u64>() * self.times_ns.capacity()
     }
 }
 
@@ -254,7 +353,7 @@ impl Streams {
         totals.retain(|_, stream| {
             let is_kept = now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX;
             if !is_kept {
-                shares.remove(&stream.tenant, stream.last.total.size());
+                shares.remove(&stream.tenant, stream.last.size());
             }
             is_kept
         });
@@ -262,175 +361,26 @@ impl Streams {
 }
 
 impl AppliedDelta {
-    fn first(key: StreamKey, request: RequestId, time_ns: u64) -> Self {
-        Self {
-            key,
-            before: None,
-            request,
-            time_ns,
-        }
+    /// Returns `true` if the delta started its stream.
+    pub(super) fn is_first(&self) -> bool {
+        self.before.is_none()
     }
 
     /// Returns the size in memory besides the value itself.
     pub(super) fn size(&self) -> usize {
-        match &self.before {
-            Some(before) => before.total.numbers_size(),
-            None => 0,
-        }
+        self.before.as_ref().map_or(0, LastDelta::lists_size)
     }
 }
 
-impl Total {
-    /// Returns the size in memory, about.
-    fn size(&self) -> usize {
-        // Key and control byte of a table that is at least half full.
-        2 * (size_of::<(StreamKey, Stream)>() + 1) + self.numbers_size()
-    }
-
-    /// Returns the size of the lists of numbers.
-    fn numbers_size(&self) -> usize {
-        match self {
-            Self::Number(_) => 0,
-            Self::Histogram(point) => {
-                8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity())
-            }
-            Self::Exponential(point) => {
-                buckets_size(&point.positive) + buckets_size(&point.negative)
-            }
-        }
-    }
-}
-
-fn buckets_size(buckets: &Option<Buckets>) -> usize {
-    match buckets {
-        Some(buckets) => 8 * buckets.counts.capacity(),
-        None => 0,
-    }
-}
-
-impl DeltaPoint for NumberPoint {
-    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
-        (self.flags, &mut self.start_ns, self.time_ns)
-    }
-
-    fn first(&self) -> Total {
-        Total::Number(self.value.unwrap_or(Number::Int(0)))
-    }
-
-    fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Number(total) = total else {
-            return false;
-        };
-        *total = match (*total, self.value) {
-            (Number::Int(total), Some(Number::Int(delta))) => {
-                Number::Int(total.wrapping_add(delta))
-            }
-            (total, delta) => Number::Double(total.as_f64() + delta.map_or(0.0, Number::as_f64)),
-        };
-        true
-    }
-
-    fn set(&mut self, total: &Total) {
-        if let Total::Number(total) = total {
-            self.value = Some(*total);
-        }
-    }
-}
-
-impl DeltaPoint for HistogramPoint {
-    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
-        (self.flags, &mut self.start_ns, self.time_ns)
-    }
-
-    fn first(&self) -> Total {
-        Total::Histogram(Self {
-            count: self.count,
-            sum: self.sum,
-            bucket_counts: self.bucket_counts.clone(),
-            explicit_bounds: self.explicit_bounds.clone(),
-            ..Self::default()
-        })
-    }
-
-    fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Histogram(total) = total else {
-            return false;
-        };
-        let has_same_buckets = total.bucket_counts.len() == self.bucket_counts.len()
-            && total
-                .explicit_bounds
-                .iter()
-                .map(|bound| bound.to_bits())
-                .eq(self.explicit_bounds.iter().map(|b| b.to_bits()));
-        if !has_same_buckets {
-            return false;
-        }
-        for (total, delta) in total.bucket_counts.iter_mut().zip(&self.bucket_counts) {
-            *total = total.wrapping_add(*delta);
-        }
-        total.count = total.count.wrapping_add(self.count);
-        total.sum = total.sum.zip(self.sum).map(|(total, delta)| total + delta);
-        true
-    }
-
-    fn set(&mut self, total: &Total) {
-        if let Total::Histogram(total) = total {
-            (self.count, self.sum) = (total.count, total.sum);
-            self.bucket_counts.clone_from(&total.bucket_counts);
-        }
-    }
-}
-
-impl DeltaPoint for ExponentialPoint {
-    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
-        (self.flags, &mut self.start_ns, self.time_ns)
-    }
-
-    fn first(&self) -> Total {
-        let mut total = Total::Exponential(Self {
-            scale: self.scale,
-            sum: Some(0.0),
-            ..Self::default()
-        });
-        self.add_to(&mut total);
-        total
-    }
-
-    fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Exponential(total) = total else {
-            return false;
-        };
-        let mut scale = i64::from(total.scale.min(self.scale));
-        loop {
-            let n_positive = n_merged(total.positive_at(scale), self.positive_at(scale));
-            let n_negative = n_merged(total.negative_at(scale), self.negative_at(scale));
-            if n_positive.max(n_negative) <= BUCKETS_MAX {
-                break;
-            }
-            scale -= 1;
-        }
-        total.positive = merge(total.positive_at(scale), self.positive_at(scale));
-        total.negative = merge(total.negative_at(scale), self.negative_at(scale));
-        // Of a lower scale than an i32 holds, the translation rejects every point.
-        total.scale = i32::try_from(scale).unwrap_or(i32::MIN);
-        total.count = total.count.wrapping_add(self.count);
-        total.zero_count = total.zero_count.wrapping_add(self.zero_count);
-        total.sum = total.sum.zip(self.sum).map(|(total, delta)| total + delta);
-        true
-    }
-
-    fn set(&mut self, total: &Total) {
-        if let Total::Exponential(total) = total {
-            (self.scale, self.count, self.zero_count, self.sum) =
-                (total.scale, total.count, total.zero_count, total.sum);
-            self.positive.clone_from(&total.positive);
-            self.negative.clone_from(&total.negative);
-        }
-    }
+/// Returns a time as the unsigned nanoseconds of OTLP.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::bucket_merge::BUCKETS_MAX;
+    use super::super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
     use super::super::stream_shares::{SIZE_MAX_BYTES, STREAMS_MAX};
     use super::*;
     use proptest::prelude::*;
@@ -446,14 +396,25 @@ mod tests {
         labels.set("number", &number.to_string());
         streams
             .accumulate(
-                streams.start_request(),
-                &TenantLabels::default(),
+                start_request(streams, &TenantLabels::default(), Duration::ZERO),
                 "m",
                 &labels,
                 point,
                 now,
             )
             .map(drop)
+    }
+
+    fn start_request<'a>(
+        streams: &DeltaStreams,
+        tenant: &'a TenantLabels,
+        late_max: Duration,
+    ) -> DeltaRequest<'a> {
+        DeltaRequest {
+            id: streams.start_request(),
+            tenant,
+            late_max,
+        }
     }
 
     fn number(start_ns: u64, time_ns: u64, value: i64) -> NumberPoint {
@@ -492,6 +453,113 @@ mod tests {
         assert_eq!(float.value, Some(Number::Double(13.5)));
     }
 
+    /// The collector's queue has ten consumers, which reorder deltas: 3 of 300 were lost.
+    #[test]
+    fn late_deltas_are_added_once() {
+        let streams = DeltaStreams::default();
+        let ms = |ms: u64| 1_000_000 * ms;
+        let total_of = |start_ms, time_ms, value| {
+            let mut point = number(ms(start_ms), ms(time_ms), value);
+            let tenant = TenantLabels::default();
+            let request = start_request(&streams, &tenant, Duration::from_millis(100));
+            streams
+                .accumulate(
+                    request,
+                    "m",
+                    &LabelMap::default(),
+                    &mut point,
+                    Instant::now(),
+                )
+                .map(|_| (point.time_ns / 1_000_000, point.value))
+        };
+        let total = |time_ms, value| Ok((time_ms, Some(Number::Int(value))));
+        assert_eq!(total_of(1_000, 1_010, 1), total(1_010, 1));
+        assert_eq!(total_of(1_020, 1_030, 4), total(1_030, 5));
+        assert_eq!(total_of(1_010, 1_020, 2), total(1_031, 7), "late");
+        assert_eq!(total_of(1_010, 1_020, 2), total(1_031, 7), "a retry");
+        assert_eq!(total_of(1_020, 1_030, 4), total(1_031, 7), "a retry");
+        assert_eq!(
+            total_of(990, 1_000, 8),
+            total(1_032, 15),
+            "before the first"
+        );
+        assert_eq!(total_of(1_030, 1_032, 16), total(1_033, 31), "the next one");
+        assert_eq!(total_of(1_032, 1_040, 32), total(1_040, 63));
+        assert_eq!(total_of(1_040, 1_130, 0), total(1_130, 63));
+        assert_eq!(
+            total_of(1_020, 1_029, 1).unwrap_err(),
+            "out of order delta at 1029000000 ns, the stream is at 1130000000 ns (--ingest.late-delta-window is 100ms)"
+        );
+        assert_eq!(total_of(1_030, 1_030, 4), total(1_130, 63), "known still");
+        assert_eq!(streams.n_late(), 2);
+    }
+
+    /// Whatever is older than all known deltas may be one of those that are not known any more.
+    #[test]
+    fn the_times_that_a_stream_knows_are_limited() {
+        let streams = DeltaStreams::default();
+        let add = |time_ns| {
+            let tenant = TenantLabels::default();
+            let request = start_request(&streams, &tenant, Duration::from_secs(1));
+            let mut point = number(1, time_ns, 1);
+            let added = streams.accumulate(
+                request,
+                "m",
+                &LabelMap::default(),
+                &mut point,
+                Instant::now(),
+            );
+            added.map(|_| point.value)
+        };
+        let n_times = TIMES_MAX as u64;
+        for i in 1..=n_times {
+            add(10 * i).unwrap();
+        }
+        assert_eq!(add(10), Ok(Some(Number::Int(TIMES_MAX as i64))), "a retry");
+        add(15).unwrap();
+        add(10).unwrap_err();
+        add(12).unwrap_err();
+        assert_eq!(
+            add(15),
+            Ok(Some(Number::Int(TIMES_MAX as i64 + 1))),
+            "a retry"
+        );
+        let streams = streams.streams.lock();
+        let stream = streams.totals.values().next().unwrap();
+        assert_eq!(stream.last.times_ns.len(), TIMES_MAX);
+        assert_eq!(streams.shares.size(), stream.last.size());
+    }
+
+    #[test]
+    fn a_late_delta_is_rolled_back() {
+        let streams = DeltaStreams::default();
+        let tenant = TenantLabels::default();
+        let mut points = [(100, 1), (50, 2), (60, 4)].map(|(time, value)| number(1, time, value));
+        let applied = points.each_mut().map(|point| {
+            let request = start_request(&streams, &tenant, Duration::from_secs(1));
+            let labels = LabelMap::default();
+            streams
+                .accumulate(request, "m", &labels, point, Instant::now())
+                .unwrap()
+                .unwrap()
+        });
+        let [_, second, third] = applied;
+        streams.roll_back(third);
+        streams.roll_back(second);
+        let request = start_request(&streams, &tenant, Duration::from_secs(1));
+        let mut again = number(1, 60, 4);
+        streams
+            .accumulate(
+                request,
+                "m",
+                &LabelMap::default(),
+                &mut again,
+                Instant::now(),
+            )
+            .unwrap();
+        assert_eq!(again.value, Some(Number::Int(5)));
+    }
+
     /// A tenant read and changed the totals of another one.
     #[test]
     fn tenants_have_streams_of_their_own() {
@@ -503,8 +571,7 @@ mod tests {
             let mut point = number(1, time_ns, value);
             streams
                 .accumulate(
-                    streams.start_request(),
-                    &tenant,
+                    start_request(&streams, &tenant, Duration::ZERO),
                     "m",
                     &labels,
                     &mut point,
@@ -530,8 +597,7 @@ mod tests {
             let mut point = number(1, time_ns, value);
             let change = streams
                 .accumulate(
-                    streams.start_request(),
-                    &TenantLabels::default(),
+                    start_request(&streams, &TenantLabels::default(), Duration::ZERO),
                     "m",
                     &LabelMap::default(),
                     &mut point,
@@ -566,11 +632,12 @@ mod tests {
     fn only_the_delta_of_the_request_itself_is_rolled_back() {
         let streams = DeltaStreams::default();
         let now = Instant::now();
+        let tenant = TenantLabels::default();
+        let start_request = || start_request(&streams, &tenant, Duration::ZERO);
         let apply = |request, now| {
             streams
                 .accumulate(
                     request,
-                    &TenantLabels::default(),
                     "m",
                     &LabelMap::default(),
                     &mut number(1, 10, 5),
@@ -578,7 +645,7 @@ mod tests {
                 )
                 .unwrap()
         };
-        let first = streams.start_request();
+        let first = start_request();
         let started = apply(first, now);
         assert!(apply(first, now).is_none());
         streams.roll_back(started.unwrap());
@@ -588,14 +655,14 @@ mod tests {
         );
 
         let started = apply(first, now);
-        let second = streams.start_request();
+        let second = start_request();
         assert!(apply(second, now).is_none());
         streams.roll_back(started.unwrap());
         assert_eq!(streams.n_streams(), 1, "the second may be stored");
 
         let later = now + 2 * IDLE_TIME_MAX;
-        let after_idle_time = apply(streams.start_request(), later);
-        let started_again = apply(streams.start_request(), later + 2 * IDLE_TIME_MAX);
+        let after_idle_time = apply(start_request(), later);
+        let started_again = apply(start_request(), later + 2 * IDLE_TIME_MAX);
         assert!(started_again.is_some());
         streams.roll_back(after_idle_time.unwrap());
         assert_eq!(streams.streams.lock().totals.len(), 1);
@@ -735,6 +802,67 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The Python SDK sends up to 160 counts, of which the last are 0: the scale fell for ever.
+    #[test]
+    fn empty_buckets_at_the_ends_do_not_lower_the_scale() {
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
+        let point = |time_ns, offset, n_empty: usize, n: usize| ExponentialPoint {
+            time_ns,
+            scale: 3,
+            count: n as u64,
+            positive: Some(Buckets {
+                offset,
+                counts: [vec![0; n_empty], vec![1; n], vec![0; n_empty]].concat(),
+            }),
+            ..ExponentialPoint::default()
+        };
+        add(&streams, 1, &mut point(1, 35 - 40, 40, 120), now).unwrap();
+        let mut second = point(2, 33, 0, 128);
+        add(&streams, 1, &mut second, now).unwrap();
+        assert_eq!(second.scale, 3);
+        let mut third = point(3, 33, 0, 161);
+        add(&streams, 1, &mut third, now).unwrap();
+        assert_eq!((third.scale, third.count), (2, 120 + 128 + 161));
+        let mut empty = point(4, i32::MAX - 200, 100, 0);
+        add(&streams, 1, &mut empty, now).unwrap();
+        assert_eq!((empty.scale, empty.positive), (2, third.positive));
+    }
+
+    #[test]
+    fn the_wider_zero_bucket_takes_the_observations_in_it() {
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
+        let point = |time_ns, zero_threshold, offset| ExponentialPoint {
+            time_ns,
+            zero_threshold,
+            count: 5,
+            zero_count: 1,
+            positive: Some(Buckets {
+                offset,
+                counts: vec![1, 2],
+            }),
+            negative: Some(Buckets {
+                offset: 3,
+                counts: vec![1],
+            }),
+            ..ExponentialPoint::default()
+        };
+        let mut first = point(1, 0.25, -2);
+        add(&streams, 1, &mut first, now).unwrap();
+        assert_eq!(first.zero_threshold, 0.25);
+        // 0.7 is in the bucket (0.5, 1], which has index -1.
+        let mut second = point(2, 0.7, 2);
+        add(&streams, 1, &mut second, now).unwrap();
+        assert_eq!((second.zero_threshold, second.zero_count), (1.0, 2 + 3));
+        let positive = second.positive.unwrap();
+        assert_eq!((positive.offset, positive.counts), (0, vec![0, 0, 1, 2]));
+        assert_eq!(second.negative.unwrap().counts, [2]);
+        let mut third = point(3, 0.0, 2);
+        add(&streams, 1, &mut third, now).unwrap();
+        assert_eq!((third.zero_threshold, third.zero_count), (1.0, 6));
     }
 
     #[test]

@@ -6,6 +6,21 @@ use varve_model::staleness::STALE_NAN_BITS;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint};
 use super::staleness::{is_stale, stale_or};
 
+/// Checks the width of the zero bucket.
+///
+/// # Errors
+/// If it is negative or not finite.
+pub(crate) fn check_zero_threshold(point: &ExponentialPoint) -> Result<(), String> {
+    let threshold = point.zero_threshold;
+    if threshold >= 0.0 && threshold.is_finite() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the zero threshold {threshold} is negative or not finite"
+        ))
+    }
+}
+
 /// Translates an exponential histogram.
 ///
 /// # Errors
@@ -22,7 +37,11 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
     let (positive_spans, positive) = side_layout(&point.positive, scale_down);
     let (negative_spans, negative) = side_layout(&point.negative, scale_down);
     let histogram = Histogram {
-        zero_threshold: ZERO_THRESHOLD,
+        zero_threshold: if point.zero_threshold == 0.0 {
+            ZERO_THRESHOLD
+        } else {
+            point.zero_threshold
+        },
         sum: stale_or(point.flags, point.sum.unwrap_or_default()),
         counts: HistogramCounts::Integer {
             count: if is_stale(point.flags) {
@@ -173,7 +192,7 @@ impl Sparse {
 
 const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;
-/// Prometheus uses this threshold for all histograms, since most senders set none.
+/// The threshold of a histogram without one. Prometheus uses it for all histograms.
 const ZERO_THRESHOLD: f64 = 1e-128;
 const GAP_FILLED_MAX: i32 = 2;
 

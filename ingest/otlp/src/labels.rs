@@ -11,7 +11,7 @@ use super::value::print;
 use super::warnings::Warnings;
 
 /// Labels by name. Setting an empty value removes a label.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct LabelMap(BTreeMap<String, String>);
 
 impl LabelMap {
@@ -31,6 +31,21 @@ impl LabelMap {
 
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+
+    /// Removes the last labels by name, except the metric name, `job` and `instance`, until at most
+    /// `n_max` are left. Returns `true` if some were removed.
+    pub(super) fn cut(&mut self, n_max: usize) -> bool {
+        const KEPT: [&str; 3] = [METRIC_NAME, "instance", "job"];
+        let n_kept = KEPT.iter().filter(|name| self.has(name)).count();
+        let n_before = self.0.len();
+        let mut n_others = 0;
+        self.0.retain(|name, _| {
+            let is_kept = KEPT.contains(&name.as_str());
+            n_others += usize::from(!is_kept);
+            is_kept || n_kept + n_others <= n_max
+        });
+        self.0.len() < n_before
     }
 
     fn set_all(&mut self, labels: &Self) {
@@ -179,6 +194,10 @@ fn print_attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
 
 /// Escapes the names of attributes. If several become the same name, their values are joined in the
 /// order of the original names.
+///
+/// # Errors
+/// If two have the same original name, which the specification forbids; if a name cannot be
+/// translated.
 fn escaped(
     attributes: &[KeyValue],
     ignored: &[&str],
@@ -190,6 +209,12 @@ fn escaped(
         .filter(|attribute| !ignored.contains(&&*attribute.key()))
         .collect();
     sorted.sort_by_key(|attribute| &attribute.key);
+    if let Some([same, _]) = sorted
+        .array_windows()
+        .find(|[before, after]| before.key == after.key)
+    {
+        return Err(format!("the attribute {:?} occurs twice", same.key()));
+    }
     let mut labels = LabelMap::default();
     let mut collided = BTreeSet::new();
     for attribute in &sorted {

@@ -22,6 +22,7 @@
 mod bucket_merge;
 mod data;
 mod delta;
+mod delta_point;
 mod error;
 mod exemplar;
 mod histogram;
@@ -48,7 +49,7 @@ pub use names::TranslationStrategy;
 pub use request_deltas::RequestDeltas;
 pub use settings::{OtlpSettings, PromotedAttributes};
 pub use sink::{Position, Sink};
-pub use translate::translate;
+pub use translate::{Translated, translate};
 pub use warnings::WarningCounts;
 
 #[cfg(test)]

@@ -85,6 +85,7 @@ messages! {
         negative: Option<Buckets> = [message, optional, tag = 9],
         flags: u32 = [uint32, tag = 10],
         exemplars: Vec<Exemplar> = [message, repeated, tag = 11],
+        zero_threshold: f64 = [double, tag = 14],
     }
 
     /// `ExponentialHistogramDataPoint.Buckets`

@@ -6,7 +6,7 @@ use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::labels::METRIC_NAME;
 
 use super::data::{self, Data, DataType, decode, each_message};
-use super::delta::DeltaPoint;
+use super::delta_point::DeltaPoint;
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::histogram;
 use super::labels::{Context, LabelMap};
@@ -16,7 +16,7 @@ use super::message::{
 use super::names::LabelNamer;
 use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
-use super::sink::Sink;
+use super::sink::{Position, Sink};
 use super::staleness::stale_or;
 use super::warnings::Warnings;
 
@@ -29,6 +29,8 @@ pub(super) struct PointTranslator<'a, 'd, S: Sink> {
     pub(super) warnings: &'a mut Warnings,
     pub(super) metric: Metric<'a>,
     pub(super) context: &'a Context,
+    /// The place before the samples of the current data point.
+    pub(super) first: Position,
 }
 
 /// The name and data of a metric.
@@ -94,7 +96,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
             data::DATA_POINTS,
             data.known_fields(),
             |point| {
-                let first = self.to.position();
+                self.first = self.to.position();
                 let done = match data.data_type {
                     DataType::Gauge | DataType::Sum => self.number(decode(point)?),
                     DataType::Histogram => self.explicit(decode(point)?),
@@ -103,7 +105,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
                 };
                 match done {
                     Ok(()) => {
-                        let samples = first..self.to.position();
+                        let samples = self.first..self.to.position();
                         self.deltas.end_point(samples.clone());
                         self.to.end_point(samples)
                     }
@@ -123,7 +125,11 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let labels =
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
-        self.accumulate(&mut point, &labels)?;
+        self.accumulate(&mut point, &labels, Self::number_series)?;
+        self.number_series(&point, labels)
+    }
+
+    fn number_series(&mut self, point: &NumberPoint, labels: LabelMap) -> PointResult<S> {
         let value = point.value.map_or(0.0, Number::as_f64);
         let exemplars = if self.metric.data.data_type == DataType::Sum {
             &point.exemplars[..]
@@ -147,12 +153,16 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let labels =
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
-        self.accumulate(&mut point, &labels)?;
+        self.accumulate(&mut point, &labels, Self::explicit_series)?;
+        self.explicit_series(&point, labels)
+    }
+
+    fn explicit_series(&mut self, point: &HistogramPoint, labels: LabelMap) -> PointResult<S> {
         if !self.settings.convert_histograms_to_nhcb {
-            return self.classic(&point, labels);
+            return self.classic(point, labels);
         }
         let at = at(point.time_ns, point.start_ns);
-        self.histogram(histogram::custom(&point)?, at, labels, &point.exemplars)
+        self.histogram(histogram::custom(point)?, at, labels, &point.exemplars)
     }
 
     fn classic(&mut self, point: &HistogramPoint, labels: LabelMap) -> PointResult<S> {
@@ -221,34 +231,53 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let labels =
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
-        self.accumulate(&mut point, &labels)?;
-        let at = at(point.time_ns, point.start_ns);
-        self.histogram(
-            histogram::exponential(&point)?,
-            at,
-            labels,
-            &point.exemplars,
-        )
+        histogram::check_zero_threshold(&point)?;
+        self.accumulate(&mut point, &labels, Self::exponential_series)?;
+        self.exponential_series(&point, labels)
     }
 
-    /// Replaces a delta by the total of its stream.
-    fn accumulate(&mut self, point: &mut impl DeltaPoint, labels: &LabelMap) -> PointResult<S> {
+    fn exponential_series(&mut self, point: &ExponentialPoint, labels: LabelMap) -> PointResult<S> {
+        let at = at(point.time_ns, point.start_ns);
+        self.histogram(histogram::exponential(point)?, at, labels, &point.exemplars)
+    }
+
+    /// Replaces a delta by the total of its stream. If it starts the stream, a zero is stored with
+    /// `put` shortly after its start: `increase()` sees that an earlier total of the series has
+    /// ended, and counts all of this one.
+    fn accumulate<P: DeltaPoint>(
+        &mut self,
+        point: &mut P,
+        labels: &LabelMap,
+        put: impl FnOnce(&mut Self, &P, LabelMap) -> PointResult<S>,
+    ) -> PointResult<S> {
         if self.metric.data.temporality != data::DELTA {
             return Ok(());
         }
         // IMPORTANT: before the stream moves. Otherwise the next delta of the request, or of a
         // concurrent one, would precede the stream.
-        let (_, _, time_ns) = point.flags_and_times();
-        if self
-            .to
-            .reject_time(self.metric.sent_name, milliseconds(time_ns))
-        {
+        let timestamp_ms = milliseconds(point.time_ns());
+        if !self.to.takes_time(timestamp_ms) {
+            self.to.reject_time(self.metric.sent_name, timestamp_ms);
             return Err(Failure::Counted);
         }
         let size = self
             .deltas
             .accumulate(&self.metric.name, labels, point, Instant::now())?;
-        self.to.reserve(size).map_err(Failure::Request)
+        self.to.reserve(size).map_err(Failure::Request)?;
+        // At the start itself an earlier total may have its last sample.
+        let start_ms = milliseconds(point.start_ns());
+        let zero_ms = start_ms.saturating_add(1);
+        if self.deltas.starts_stream()
+            && start_ms > 0
+            && zero_ms < timestamp_ms
+            && self.to.takes_time(zero_ms)
+        {
+            let zero = point.zero_at(nanoseconds(zero_ms));
+            put(self, &zero, labels.clone())?;
+            // The zero is no sample of the sender.
+            self.first = self.to.position();
+        }
+        Ok(())
     }
 
     fn histogram(
@@ -334,6 +363,11 @@ fn at(time_ns: u64, start_ns: u64) -> At {
 /// Returns milliseconds.
 pub(super) fn milliseconds(time_ns: u64) -> i64 {
     time_ns.cast_signed() / 1_000_000
+}
+
+/// Returns the nanoseconds of OTLP for milliseconds.
+fn nanoseconds(timestamp_ms: i64) -> u64 {
+    timestamp_ms.cast_unsigned().saturating_mul(1_000_000)
 }
 
 /// Prints a bound or a quantile like Go, without exponent.

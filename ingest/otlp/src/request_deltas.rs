@@ -5,11 +5,12 @@
 //! make a delta at an earlier time out of order.
 
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use varve_model::TenantLabels;
 
-use super::delta::{AppliedDelta, DeltaPoint, DeltaStreams, RequestId};
+use super::delta::{AppliedDelta, DeltaRequest, DeltaStreams};
+use super::delta_point::DeltaPoint;
 use super::labels::LabelMap;
 use super::sink::Position;
 
@@ -17,21 +18,25 @@ use super::sink::Position;
 #[derive(Debug)]
 pub struct RequestDeltas<'a> {
     streams: &'a DeltaStreams,
-    id: RequestId,
-    tenant: &'a TenantLabels,
+    request: DeltaRequest<'a>,
     /// The delta of the data point that is being translated.
     current: Option<AppliedDelta>,
     applied: Vec<(AppliedDelta, Range<Position>)>,
 }
 
 impl<'a> RequestDeltas<'a> {
-    /// Starts a request of a tenant.
+    /// Starts a request of a tenant. A delta may end by at most `late_max` before the newest one of
+    /// its stream.
     #[must_use]
-    pub fn new(streams: &'a DeltaStreams, tenant: &'a TenantLabels) -> Self {
+    pub fn new(streams: &'a DeltaStreams, tenant: &'a TenantLabels, late_max: Duration) -> Self {
+        let id = streams.start_request();
         Self {
             streams,
-            id: streams.start_request(),
-            tenant,
+            request: DeltaRequest {
+                id,
+                tenant,
+                late_max,
+            },
             current: None,
             applied: Vec::new(),
         }
@@ -51,12 +56,17 @@ impl<'a> RequestDeltas<'a> {
     ) -> Result<usize, String> {
         self.current = self
             .streams
-            .accumulate(self.id, self.tenant, name, labels, point, now)?;
+            .accumulate(self.request, name, labels, point, now)?;
         Ok(match &self.current {
             // The list grows by doubling.
             Some(applied) => applied.size() + 2 * size_of::<(AppliedDelta, Range<Position>)>(),
             None => 0,
         })
+    }
+
+    /// Returns `true` if the current data point starts its stream.
+    pub(super) fn starts_stream(&self) -> bool {
+        self.current.as_ref().is_some_and(AppliedDelta::is_first)
     }
 
     /// Notes the samples that the current data point became.

@@ -1,6 +1,7 @@
 //! The settings of the translation.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::names::TranslationStrategy;
 
@@ -23,6 +24,8 @@ pub struct OtlpSettings {
     pub label_name_preserve_multiple_underscores: bool,
     /// Whether deltas are added up, as with Prometheus' feature `otlp-deltatocumulative`.
     pub delta_to_cumulative: bool,
+    /// Maximum time by which a delta may end before the newest one of its stream.
+    pub late_delta_max: Duration,
     /// The lookback delta of queries in milliseconds: `target_info` gets a sample for each half of
     /// it.
     pub lookback_ms: i64,
@@ -48,6 +51,7 @@ impl Default for OtlpSettings {
             label_name_underscore_sanitization: true,
             label_name_preserve_multiple_underscores: true,
             delta_to_cumulative: false,
+            late_delta_max: Duration::ZERO,
             lookback_ms: 300_000,
         }
     }

@@ -86,12 +86,17 @@ pub trait Sink {
     /// If the request must end.
     fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
 
+    /// Returns the maximum number of labels of a series.
+    fn labels_max(&self) -> usize;
+
     /// Returns the place after the samples so far.
     fn position(&self) -> Position;
 
-    /// Returns `true` if the store rejects all samples of this time, and counts a rejected data
-    /// point then.
-    fn reject_time(&mut self, metric: &str, timestamp_ms: i64) -> bool;
+    /// Returns `true` if the store may accept samples of this time.
+    fn takes_time(&self, timestamp_ms: i64) -> bool;
+
+    /// Counts a data point of a time at which the store rejects all samples.
+    fn reject_time(&mut self, metric: &str, timestamp_ms: i64);
 
     /// Counts `n_points` rejected data points; 0 for a rejected metric or resource without points.
     fn reject(&mut self, n_points: u64, reason: String);

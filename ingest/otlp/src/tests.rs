@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,11 +21,16 @@ struct Series {
     exemplars: Vec<String>,
 }
 
+/// Maximum number of labels of a series.
+const LABELS_MAX: usize = 8;
+
 /// Records the series of a request.
 #[derive(Debug)]
 struct Recorder {
     series: Vec<Series>,
     rejects: Vec<(u64, String)>,
+    /// The samples of each data point.
+    points: Vec<Range<Position>>,
     /// Bytes that may be reserved.
     room: usize,
 }
@@ -133,9 +139,15 @@ impl Sink for Recorder {
         }
     }
 
-    fn reject_time(&mut self, _metric: &str, _timestamp_ms: i64) -> bool {
-        false
+    fn labels_max(&self) -> usize {
+        LABELS_MAX
     }
+
+    fn takes_time(&self, _timestamp_ms: i64) -> bool {
+        true
+    }
+
+    fn reject_time(&mut self, _metric: &str, _timestamp_ms: i64) {}
 
     fn reject(&mut self, n_points: u64, reason: String) {
         self.rejects.push((n_points, reason));
@@ -149,7 +161,8 @@ impl Sink for Recorder {
         self.reject(1, reason);
     }
 
-    fn end_point(&mut self, _samples: Range<Position>) -> Result<(), Error> {
+    fn end_point(&mut self, samples: Range<Position>) -> Result<(), Error> {
+        self.points.push(samples);
         Ok(())
     }
 }
@@ -200,21 +213,32 @@ fn recorder(room: usize) -> Recorder {
     Recorder {
         series: Vec::new(),
         rejects: Vec::new(),
+        points: Vec::new(),
         room,
     }
 }
 
 fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
     let mut to = recorder(room);
+    translate_to(&mut to, message, &OtlpSettings::default()).map(|_| to)
+}
+
+fn translate_to(
+    to: &mut Recorder,
+    message: &[u8],
+    settings: &OtlpSettings,
+) -> Result<Translated, Error> {
     let streams = DeltaStreams::default();
     let tenant = TenantLabels::default();
-    translate(
-        message,
-        &OtlpSettings::default(),
-        &mut RequestDeltas::new(&streams, &tenant),
-        &mut to,
-    )?;
-    Ok(to)
+    let mut deltas = RequestDeltas::new(&streams, &tenant, Duration::ZERO);
+    translate(message, settings, &mut deltas, to)
+}
+
+/// Returns what a request becomes with some settings.
+fn recorded(message: &[u8], settings: &OtlpSettings) -> (Recorder, Translated) {
+    let mut to = recorder(usize::MAX);
+    let translated = translate_to(&mut to, message, settings).expect("a valid request");
+    (to, translated)
 }
 
 fn translated(message: &[u8]) -> Result<Recorder, Error> {
@@ -308,16 +332,7 @@ fn an_attribute_named_like_a_label_of_the_scope_is_dropped_with_promoted_scopes(
         promote_scope_metadata: true,
         ..OtlpSettings::default()
     };
-    let mut to = recorder(usize::MAX);
-    let streams = DeltaStreams::default();
-    let tenant = TenantLabels::default();
-    translate(
-        &field(1, &field(2, &scope)),
-        &settings,
-        &mut RequestDeltas::new(&streams, &tenant),
-        &mut to,
-    )
-    .unwrap();
+    let (to, _) = recorded(&field(1, &field(2, &scope)), &settings);
     assert_eq!(
         to.labels(),
         [r#"{__name__="m", otel_scope_name="lib", otel_scope_x="of the point"}"#]
@@ -470,21 +485,117 @@ fn attributes_that_become_one_label_and_sums_without_observations_are_counted_on
     let metric = [field(1, b"h"), field(10, &points)].concat();
     let histograms = field(1, &field(2, &field(2, &metric)));
 
-    let streams = DeltaStreams::default();
-    let tenant = TenantLabels::default();
-    let mut to = recorder(usize::MAX);
-    let counts = translate(
-        &[numbers, histograms].concat(),
-        &OtlpSettings::default(),
-        &mut RequestDeltas::new(&streams, &tenant),
-        &mut to,
-    );
+    let (to, translated) = recorded(&[numbers, histograms].concat(), &OtlpSettings::default());
     assert_eq!(to.rejects, []);
     assert_eq!(
-        counts,
-        Ok(WarningCounts {
+        translated.warnings,
+        WarningCounts {
             label_name_collisions: 2,
             zero_counts_with_sum: 2,
-        })
+            cut_target_infos: 0,
+        }
+    );
+}
+
+/// It was refused at every export.
+#[test]
+fn target_info_keeps_the_first_labels_of_a_resource_with_many_attributes() {
+    let names: Vec<_> = (0..20).map(|i| format!("a{i:02}")).collect();
+    let mut resource: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    resource.extend([("service.name", "shop"), ("service.instance.id", "1")]);
+    let twice = [
+        gauge(&resource, &[point(1_000_000)]),
+        gauge(&resource, &[point(2_000_000)]),
+    ];
+    let (to, translated) = recorded(&twice.concat(), &OtlpSettings::default());
+    let info = r#"{__name__="target_info", a00="x", a01="x", a02="x", a03="x", a04="x", instance="1", job="shop"}"#;
+    assert!(to.labels().contains(&info), "{:?}", to.labels());
+    assert_eq!(to.rejects, []);
+    assert_eq!(translated.warnings.cut_target_infos, 1);
+}
+
+#[test]
+fn a_point_with_the_same_attribute_twice_is_rejected_with_its_name() {
+    let twice = NumberPoint {
+        attributes: vec![
+            attribute("a", "1"),
+            attribute("b", "2"),
+            attribute("a", "1"),
+        ],
+        ..Default::default()
+    };
+    let message = gauge(&[("service.name", "shop")], &[twice, point(1_000_000)]);
+    let (to, _) = recorded(&message, &OtlpSettings::default());
+    assert_eq!(to.labels(), [r#"{__name__="m", job="shop"}"#]);
+    assert_eq!(
+        to.rejects,
+        [(1, r#"m: the attribute "a" occurs twice"#.to_owned())]
+    );
+}
+
+#[test]
+fn scopes_that_no_label_tells_apart_are_noted() {
+    let metric = [
+        field(1, b"m"),
+        field(5, &field(1, &point(1_000_000).encode_to_vec())),
+    ]
+    .concat();
+    let scope = field(2, &field(2, &metric));
+    let promoting = OtlpSettings {
+        promote_scope_metadata: true,
+        ..OtlpSettings::default()
+    };
+    for (n_scopes, settings, expected) in [
+        (1, OtlpSettings::default(), false),
+        (2, OtlpSettings::default(), true),
+        (2, promoting, false),
+    ] {
+        let message = field(1, &scope.repeat(n_scopes));
+        let (_, translated) = recorded(&message, &settings);
+        assert_eq!(translated.merges_scopes, expected, "{n_scopes}");
+    }
+}
+
+/// An earlier total of the series, before a restart, may be lower than the first of the new one.
+#[test]
+fn a_stream_of_deltas_starts_with_a_zero() {
+    let sum = |start_ns, time_ns| {
+        let point = NumberPoint {
+            start_ns,
+            time_ns,
+            value: Some(Number::Int(3)),
+            ..Default::default()
+        };
+        // Delta temporality, monotonic.
+        let sum = [field(1, &point.encode_to_vec()), vec![16, 1, 24, 1]].concat();
+        let metric = [field(1, b"m"), field(7, &sum)].concat();
+        field(1, &field(2, &field(2, &metric)))
+    };
+    let settings = OtlpSettings {
+        delta_to_cumulative: true,
+        ..OtlpSettings::default()
+    };
+    for (start_ns, time_ns, times_ms) in [
+        (5_000_000, 9_000_000, vec![6, 9]),
+        (5_900_000, 9_000_000, vec![6, 9]),
+        (8_000_000, 9_000_000, vec![9]),
+        (0, 9_000_000, vec![9]),
+    ] {
+        let (to, _) = recorded(&sum(start_ns, time_ns), &settings);
+        assert_eq!(to.times_ms(), times_ms, "{start_ns}");
+        let last = to.points.last().expect("a data point");
+        assert_eq!(
+            last.end.n_floats - last.start.n_floats,
+            1,
+            "the zero is not of the sender"
+        );
+    }
+    let two = [sum(5_000_000, 9_000_000), sum(9_000_000, 12_000_000)].concat();
+    assert_eq!(recorded(&two, &settings).0.times_ms(), [6, 9, 12]);
+    let (to, _) = recorded(&sum(1, 2), &OtlpSettings::default());
+    let (_, reason) = &to.rejects[0];
+    assert!(
+        reason.ends_with("; --enable-feature=otlp-deltatocumulative accepts deltas"),
+        "{reason}"
     );
 }

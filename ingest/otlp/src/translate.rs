@@ -17,11 +17,11 @@ use super::names::{LabelNamer, metric_name, unit_name};
 use super::points::{Metric, PointTranslator, milliseconds};
 use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
-use super::sink::Sink;
+use super::sink::{Position, Sink};
 use super::warnings::{WarningCounts, Warnings};
 
 /// Translates a request in protobuf. Metrics and data points that cannot be translated are
-/// rejected. Returns the numbers of warnings.
+/// rejected.
 ///
 /// # Errors
 /// If the request is malformed, or the sink fails. Discard the contents of the sink after an error,
@@ -31,7 +31,7 @@ pub fn translate<S: Sink>(
     settings: &OtlpSettings,
     deltas: &mut RequestDeltas<'_>,
     to: &mut S,
-) -> Result<WarningCounts, S::Error> {
+) -> Result<Translated, S::Error> {
     let namer = LabelNamer {
         escapes: settings.translation_strategy.escapes(),
         sanitizes_underscore: settings.label_name_underscore_sanitization,
@@ -45,6 +45,7 @@ pub fn translate<S: Sink>(
         families: BTreeSet::new(),
         infos: HashMap::new(),
         warnings: Warnings::default(),
+        merges_scopes: false,
     };
     each_message(
         Reader::new(message),
@@ -52,7 +53,19 @@ pub fn translate<S: Sink>(
         data::REQUEST_FIELDS,
         |resource| translator.resource(resource),
     )?;
-    Ok(translator.warnings.counts())
+    Ok(Translated {
+        warnings: translator.warnings.counts(),
+        merges_scopes: translator.merges_scopes,
+    })
+}
+
+/// What is to be said about a translated request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Translated {
+    /// The numbers of warnings.
+    pub warnings: WarningCounts,
+    /// A resource has several scopes, and no label tells them apart.
+    pub merges_scopes: bool,
 }
 
 struct Translator<'a, 'd, S: Sink> {
@@ -66,6 +79,7 @@ struct Translator<'a, 'd, S: Sink> {
     /// each only once: a request may contain a resource several times.
     infos: HashMap<S::Key, BTreeSet<i64>>,
     warnings: Warnings,
+    merges_scopes: bool,
 }
 
 impl<S: Sink> Translator<'_, '_, S> {
@@ -90,19 +104,29 @@ impl<S: Sink> Translator<'_, '_, S> {
             first_ns: u64::MAX,
             last_ns: 0,
         };
+        let mut n_scopes = 0;
         each_message(
             reader,
             data::SCOPE_METRICS,
             data::RESOURCE_METRICS_FIELDS,
-            |scope| self.scope(scope, &mut context, &mut times),
+            |scope| {
+                n_scopes += 1;
+                self.scope(scope, &mut context, &mut times)
+            },
         )?;
+        self.merges_scopes |= n_scopes > 1 && !self.settings.promote_scope_metadata;
         if times.first_ns == u64::MAX {
             return Ok(());
         }
         let labels =
             context.target_info_labels(&attributes, self.settings, self.namer, &mut self.warnings);
         match labels {
-            Ok(Some(labels)) => self.target_info(&labels, times),
+            Ok(Some(mut labels)) => {
+                if labels.cut(self.to.labels_max()) {
+                    self.warnings.note_cut_info(&labels);
+                }
+                self.target_info(&labels, times)
+            }
             Ok(None) => Ok(()),
             Err(reason) => {
                 self.to.reject_info(reason);
@@ -202,6 +226,7 @@ impl<S: Sink> Translator<'_, '_, S> {
                         data,
                     },
                     context,
+                    first: Position::default(),
                 };
                 points.translate()
             }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::labels::LabelMap;
+
 /// Maximum number of distinct warnings of a request that are counted.
 const WARNINGS_MAX: usize = 1_000;
 
@@ -14,6 +16,8 @@ pub struct WarningCounts {
     pub label_name_collisions: u64,
     /// A native histogram without observations has a sum.
     pub zero_counts_with_sum: u64,
+    /// A resource has more attributes than a series may have labels.
+    pub cut_target_infos: u64,
 }
 
 /// The warnings of a request so far.
@@ -37,6 +41,13 @@ impl Warnings {
     pub(super) fn note_zero_count(&mut self, sum: f64) {
         if self.is_new(&sum.to_bits()) {
             self.counts.zero_counts_with_sum += 1;
+        }
+    }
+
+    /// Notes that a `target_info` with these labels lost some of them.
+    pub(super) fn note_cut_info(&mut self, labels: &LabelMap) {
+        if self.is_new(labels) {
+            self.counts.cut_target_infos += 1;
         }
     }
 

@@ -114,6 +114,14 @@ impl Rejections {
         self.counts.iter().map(|reject| reject.n_samples).sum()
     }
 
+    /// Appends an explanation to the example of a reason, if there is one.
+    pub(crate) fn explain(&mut self, reason: RejectionReason, explanation: &str) {
+        let rejected = self.counts.iter_mut().find(|count| count.reason == reason);
+        if let Some(rejected) = rejected {
+            rejected.example.text.push_str(explanation);
+        }
+    }
+
     /// Adds the rejects of another part of the same body.
     pub(crate) fn merge(&mut self, other: Self) {
         for RejectionCount {

@@ -102,6 +102,7 @@ impl Receiver {
             .read(self.routes.stats(), self.admission.stats());
         stats.pooled_bytes = self.buffers.size() as u64;
         stats.delta_streams = self.delta_streams.n_streams() as u64;
+        stats.late_deltas = self.delta_streams.n_late();
         stats
     }
 

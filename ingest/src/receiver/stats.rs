@@ -50,6 +50,8 @@ pub struct IngestStats {
     pub otlp_warnings: WarningCounts,
     /// Streams of OTLP deltas that are added up.
     pub delta_streams: u64,
+    /// OTLP deltas that arrived after a later one of their stream, and were added.
+    pub late_deltas: u64,
     /// The resources that requests hold now.
     pub admission: AdmissionStats,
 }
@@ -111,6 +113,7 @@ impl Counters {
         let total = &mut self.0.lock().otlp_warnings;
         total.label_name_collisions += warnings.label_name_collisions;
         total.zero_counts_with_sum += warnings.zero_counts_with_sum;
+        total.cut_target_infos += warnings.cut_target_infos;
     }
 
     /// Counts what a request stored and rejected before it failed.

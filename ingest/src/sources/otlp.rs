@@ -37,6 +37,8 @@ pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) rejections: Rejections,
     /// Bounds for the timestamps of deltas; `None` if the store has none.
     pub(crate) bounds: Option<Bounds>,
+    /// Maximum number of labels of a series, without those of the tenant.
+    labels_max: usize,
     /// The samples of each data point in the batch.
     points: Vec<Range<Position>>,
     /// Number of data points that are not in the batch.
@@ -44,14 +46,20 @@ pub(crate) struct OtlpSink<'a, 'p> {
 }
 
 impl<'a, 'p> OtlpSink<'a, 'p> {
-    fn new(batch: BatchBuilder<'a, 'p>, bounds: Option<Bounds>) -> Self {
+    fn new(batch: BatchBuilder<'a, 'p>, bounds: Option<Bounds>, labels_max: usize) -> Self {
         Self {
             batch,
             rejections: Rejections::default(),
             bounds,
+            labels_max,
             points: Vec::new(),
             n_rejected: 0,
         }
+    }
+
+    /// Returns the reason why the store rejects all samples of a time, if it does.
+    fn rejection_of(&self, timestamp_ms: i64) -> Option<RejectionReason> {
+        self.bounds?.first_sample_rejection(timestamp_ms)
     }
 }
 
@@ -106,6 +114,10 @@ impl Sink for OtlpSink<'_, '_> {
         self.batch.grow(size)
     }
 
+    fn labels_max(&self) -> usize {
+        self.labels_max
+    }
+
     fn position(&self) -> Position {
         let (n_floats, n_histograms) = self.batch.n_samples();
         Position {
@@ -114,12 +126,13 @@ impl Sink for OtlpSink<'_, '_> {
         }
     }
 
-    fn reject_time(&mut self, metric: &str, timestamp_ms: i64) -> bool {
-        let rejection = self
-            .bounds
-            .and_then(|bounds| bounds.first_sample_rejection(timestamp_ms));
-        let Some(reason) = rejection else {
-            return false;
+    fn takes_time(&self, timestamp_ms: i64) -> bool {
+        self.rejection_of(timestamp_ms).is_none()
+    }
+
+    fn reject_time(&mut self, metric: &str, timestamp_ms: i64) {
+        let Some(reason) = self.rejection_of(timestamp_ms) else {
+            return;
         };
         self.n_rejected += 1;
         let bounds = self.bounds;
@@ -132,7 +145,6 @@ impl Sink for OtlpSink<'_, '_> {
             };
             example.out_of(bounds, reason)
         });
-        true
     }
 
     fn reject(&mut self, n_points: u64, reason: String) {
@@ -222,16 +234,21 @@ impl Receiver {
     ) -> Result<Written, WriteError> {
         let settings = Arc::clone(&self.otlp.read());
         let tenant = TenantLabels::new(origin.labels);
-        let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant);
+        let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant, settings.late_delta_max);
         let batch = self.builder(&mut buffers.batch, &mut buffers.message, &mut permit);
-        let mut sink = OtlpSink::new(batch, self.db.bounds().ok());
-        match varve_otlp::translate(message, &settings, &mut deltas, &mut sink) {
-            Ok(warnings) => self.counters.record_otlp_warnings(warnings),
+        let labels_max = self
+            .limits
+            .labels_per_series_max
+            .saturating_sub(origin.labels.len());
+        let mut sink = OtlpSink::new(batch, self.db.bounds().ok(), labels_max);
+        let translated = match varve_otlp::translate(message, &settings, &mut deltas, &mut sink) {
+            Ok(translated) => translated,
             Err(error) => {
                 deltas.roll_back_all();
                 return Err(error);
             }
-        }
+        };
+        self.counters.record_otlp_warnings(translated.warnings);
 
         let OtlpSink {
             points,
@@ -263,12 +280,21 @@ impl Receiver {
             sent: points.len() as u64 + n_rejected,
             rejected: n_rejected + not_stored.count() as u64,
         };
-        outcome.map(|written| Written {
-            points: Some(counts),
-            ..written
+        outcome.map(|mut written| {
+            if translated.merges_scopes {
+                written
+                    .rejections
+                    .explain(RejectionReason::Duplicate, MERGED_SCOPES);
+            }
+            written.points = Some(counts);
+            written
         })
     }
 }
+
+/// What a duplicate of a request with several scopes may come from.
+const MERGED_SCOPES: &str =
+    "; if several scopes have the metric, otlp.promote_scope_metadata tells them apart";
 
 impl RejectedSamples {
     /// Returns `true` if no sample of a data point is stored. `n_floats` is that of the
@@ -299,6 +325,8 @@ fn indexes(samples: &Range<Position>, n_floats: usize) -> [Range<usize>; 2] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use varve_otlp::{DeltaStreams, OtlpSettings};
 
     use super::*;
@@ -328,7 +356,7 @@ mod tests {
         let mut text = Vec::new();
         let mut memory = memory.reserve(0).unwrap();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink::new(to, None);
+        let mut sink = OtlpSink::new(to, None, 128);
         let message =
             varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(()))
                 .unwrap();
@@ -337,7 +365,7 @@ mod tests {
         varve_otlp::translate(
             &message,
             &OtlpSettings::default(),
-            &mut RequestDeltas::new(&streams, &tenant),
+            &mut RequestDeltas::new(&streams, &tenant, Duration::ZERO),
             &mut sink,
         )
         .unwrap();
@@ -367,7 +395,7 @@ mod tests {
         let mut batch = DecodedBatch::default();
         let mut text = Vec::new();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink::new(to, None);
+        let mut sink = OtlpSink::new(to, None, 128);
         sink.reserve(99).unwrap();
         assert!(matches!(sink.reserve(1), Err(WriteError::Busy { .. })));
         sink.reject_point(&"x".repeat(9999), "no");

@@ -268,7 +268,7 @@ impl Config {
         config.ingest.relabeling()?;
         config.ingest.budgets()?;
         config.ingest.ha()?;
-        config.otlp.settings(0, false)?;
+        config.otlp.settings(0, false, Duration::ZERO)?;
         Ok(config)
     }
 

@@ -2,6 +2,7 @@
 //! Prometheus'.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -53,12 +54,17 @@ impl Default for OtlpConfig {
 }
 
 impl OtlpConfig {
-    /// Returns the settings. `lookback_ms` is the lookback delta of queries, and
-    /// `delta_to_cumulative` whether deltas are added up.
+    /// Returns the settings. `lookback_ms` is the lookback delta of queries, `delta_to_cumulative`
+    /// whether deltas are added up, and `late_delta_max` how late a delta may be.
     ///
     /// # Errors
     /// What Prometheus refuses too.
-    pub fn settings(&self, lookback_ms: i64, delta_to_cumulative: bool) -> Result<OtlpSettings> {
+    pub fn settings(
+        &self,
+        lookback_ms: i64,
+        delta_to_cumulative: bool,
+        late_delta_max: Duration,
+    ) -> Result<OtlpSettings> {
         Ok(OtlpSettings {
             translation_strategy: self.strategy()?,
             promoted: self.promoted()?,
@@ -68,6 +74,7 @@ impl OtlpConfig {
             label_name_underscore_sanitization: self.label_name_underscore_sanitization,
             label_name_preserve_multiple_underscores: self.label_name_preserve_multiple_underscores,
             delta_to_cumulative,
+            late_delta_max,
             lookback_ms,
         })
     }
@@ -149,7 +156,7 @@ mod tests {
     fn check(text: &str, expect: Result<PromotedAttributes, &str>) {
         let config: OtlpConfig = serde_yaml_ng::from_str(text).unwrap();
         let settings = config
-            .settings(1, false)
+            .settings(1, false, Duration::ZERO)
             .map(|settings| settings.promoted)
             .map_err(|rejected| rejected.to_string());
         match (settings, expect) {

@@ -42,6 +42,8 @@ pub struct StoreOptions {
     pub engine: EngineOptions,
     /// Whether OTLP deltas are added up.
     pub delta_to_cumulative: bool,
+    /// Maximum time by which an OTLP delta may end before the newest one of its stream.
+    pub late_delta_max: Duration,
 }
 
 /// Default memory of a replay on a machine with enough of it.
@@ -123,6 +125,7 @@ pub(super) fn store(
         ingest: write::limits(&args.ingest, memory.share(1, 1)),
         engine: query::engine(args, config, features),
         delta_to_cumulative: has_feature(args, DELTA_FEATURE),
+        late_delta_max: args.ingest.late_delta_window,
     }
 }
 

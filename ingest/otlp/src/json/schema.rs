@@ -151,6 +151,7 @@ static EXPONENTIAL_POINT: Message = Message(&[
     one(&["negative"], 9, Kind::Message(&BUCKETS)),
     one(&["flags"], 10, Kind::Uint32),
     exemplars(11),
+    one(&["zeroThreshold", "zero_threshold"], 14, Kind::Double),
 ]);
 static BUCKETS: Message = Message(&[
     one(&["offset"], 1, Kind::Sint32),

@@ -33,6 +33,7 @@ pub(super) fn writes(stats: &IngestStats) -> Vec<MetricFamily> {
             stats.admission.in_flight_bytes,
         ),
         ("varve_ingest_delta_streams", stats.delta_streams),
+        ("varve_ingest_late_deltas_total", stats.late_deltas),
         ("varve_ingest_pooled_bytes", stats.pooled_bytes),
         ("varve_ingest_route_hits_total", stats.route.hits),
         ("varve_ingest_route_misses_total", stats.route.misses),
@@ -70,6 +71,7 @@ fn otlp_warnings(stats: &IngestStats) -> MetricFamily {
             "histogram_zero_count_non_zero_sum",
             warnings.zero_counts_with_sum,
         ),
+        ("target_info_labels_dropped", warnings.cut_target_infos),
     ];
     family(
         "prometheus_api_otlp_translation_warnings_total",
