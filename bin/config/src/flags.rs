@@ -479,7 +479,7 @@ pub(crate) struct IngestArgs {
 
     /// Maximum time by which an OpenTelemetry delta may end before the newest one of its stream
     /// [0: late deltas are rejected]
-    #[arg(long = "ingest.late-delta-window", value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    #[arg(long = "ingest.late-delta-window", value_name = "DURATION", default_value = "3h", value_parser = parse_duration)]
     pub(crate) late_delta_window: Duration,
 
     /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless

@@ -33,9 +33,9 @@ impl<'a> Side<'a> {
         let shift = u32::try_from(i64::from(own_scale) - scale).unwrap_or(0);
         let buckets = buckets.as_ref();
         let all = buckets.map_or(&[][..], |buckets| &buckets.counts);
-        let is_used = |count: &u64| *count != 0;
-        let start = all.iter().position(is_used).unwrap_or(0);
-        let end = all.iter().rposition(is_used).map_or(start, |last| last + 1);
+        let start = all.iter().position(|&count| count != 0).unwrap_or(0);
+        let last = all.iter().rposition(|&count| count != 0);
+        let end = last.map_or(start, |last| last + 1);
         Self {
             first: buckets.map_or(0, |buckets| i64::from(buckets.offset)) + start as i64,
             counts: &all[start..end],

@@ -9,15 +9,16 @@
 //! Senders with several consumers, such as the collector's queue, reorder the deltas of a stream.
 //! The processor rejects all but the newest. Here a late delta is added to the total, too, if it is
 //! at most [`DeltaRequest::late_max`] older than the newest one. The samples in between are stored
-//! already, so the new total gets a sample one millisecond after the last. The stream knows the
-//! times of its deltas of that window ([`TIMES_MAX`] of them), so each is counted once.
-//!
-//! Each tenant has streams of its own. A delta that the store rejects is rolled back
-//! (`request_deltas`), unless its stream has changed since, or another request has repeated it.
+//! already, so the new total gets a sample one millisecond after the last. A stream knows the times
+//! of its deltas ([`CoveredTime`]), so each is counted once.
 //!
 //! A repeated delta, for example of a request that was not stored, returns the current total again.
-//! Totals are lost at a restart. Then they begin again at the next delta: the caller stores a zero
-//! at its start, which is a counter reset.
+//!
+//! Totals are lost at a restart, and for an idle stream. Then they begin again at the next delta: the
+//! caller stores a zero at its start, which is a counter reset. Samples of the earlier total may be
+//! in the store, some of them of deltas that are sent again. So the caller looks up the series first
+//! ([`Added::AskStore`]): a delta that has a sample is not added, and the new total follows the
+//! newest one.
 //!
 //! Bounds: [`StreamShares`] limits the streams of all senders, and of each tenant; others are
 //! rejected.
@@ -29,15 +30,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use varve_model::TenantLabels;
 
+use super::covered_time::CoveredTime;
 use super::delta_point::{DeltaPoint, Total};
 use super::labels::LabelMap;
 use super::staleness::is_stale;
 use super::stream_key::{StreamHasher, StreamKey};
 use super::stream_shares::StreamShares;
 
-/// Maximum number of deltas whose times a stream knows. A delta that is older than all of them is
-/// not late but out of order.
-const TIMES_MAX: usize = 32;
 /// Maximum time between two deltas of a stream.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
 /// Nanoseconds of a millisecond, the unit of stored timestamps.
@@ -69,6 +68,8 @@ struct Streams {
 struct Stream {
     tenant: Arc<TenantLabels>,
     start_ns: u64,
+    /// The newest sample of an earlier total. Deltas up to it may be in that.
+    earlier_ns: u64,
     last: LastDelta,
     used: Instant,
 }
@@ -78,8 +79,7 @@ struct Stream {
 struct LastDelta {
     id: DeltaId,
     total: Total,
-    /// When the deltas ended that may still be repeated, ascending, at least one.
-    times_ns: Vec<u64>,
+    covered: CoveredTime,
     /// The time of the sample that has the total.
     sample_ns: u64,
     /// The last request that sent the delta, or repeated one.
@@ -105,6 +105,13 @@ pub(super) struct RequestId(u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct DeltaId(u64);
 
+/// What the store has of a series from before its stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EarlierTotal {
+    /// The time of the newest sample; 0 without one.
+    pub(super) newest_ns: u64,
+}
+
 /// A request with deltas.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeltaRequest<'a> {
@@ -112,6 +119,16 @@ pub(super) struct DeltaRequest<'a> {
     pub(super) tenant: &'a TenantLabels,
     /// Maximum time by which a delta may end before the newest one of its stream.
     pub(super) late_max: Duration,
+}
+
+/// The outcome of a delta.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is moved once")]
+pub(super) enum Added {
+    /// It was added, or it is in the total already.
+    Done(Option<AppliedDelta>),
+    /// It may be in an earlier total: ask the store, and try again.
+    AskStore,
 }
 
 /// A delta that a request has added to its stream.
@@ -132,23 +149,27 @@ impl DeltaStreams {
         *last_request
     }
 
-    /// Adds a delta of a request to the total of its stream, and replaces it by the total. Returns
-    /// what was added, or `None` if a repeated delta changes nothing.
+    /// Returns the key of a stream.
+    pub(super) fn key(&self, tenant: &TenantLabels, name: &str, labels: &LabelMap) -> StreamKey {
+        self.hasher.key(tenant, name, labels)
+    }
+
+    /// Adds a delta of a request to the total of its stream, and replaces it by the total. `earlier`
+    /// is the newest sample of the series in the store, if the store was asked.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
     pub(super) fn accumulate(
         &self,
         request: DeltaRequest<'_>,
-        name: &str,
-        labels: &LabelMap,
+        key: StreamKey,
         point: &mut impl DeltaPoint,
+        earlier: Option<EarlierTotal>,
         now: Instant,
-    ) -> Result<Option<AppliedDelta>, String> {
+    ) -> Result<Added, String> {
         if is_stale(point.flags()) {
-            return Ok(None);
+            return Ok(Added::Done(None));
         }
-        let key = self.hasher.key(request.tenant, name, labels);
         let mut streams = self.streams.lock();
         streams.sweep(now);
         streams.last_delta.0 += 1;
@@ -167,24 +188,26 @@ impl DeltaStreams {
             request: request.id,
         };
         let Some(stream) = totals.get_mut(&key) else {
-            let last = LastDelta::first(id, request.id, point);
-            let stream = Stream {
-                tenant: shares.add(request.tenant, last.size())?,
-                start_ns: point.start_ns(),
-                last,
-                used: now,
+            let Some(earlier) = earlier else {
+                return Ok(Added::AskStore);
             };
-            totals.insert(key, stream);
-            return Ok(Some(applied));
+            let last = LastDelta::first(id, request.id, point, earlier);
+            let tenant = shares.add(request.tenant, last.size())?;
+            totals.insert(key, Stream::start(tenant, last, point, earlier, now));
+            return Ok(Added::Done(Some(applied)));
         };
 
         let place = stream.place_of(point, request.late_max)?;
+        let is_new = place != Place::Repeated;
+        if is_new && point.time_ns() <= stream.earlier_ns && earlier.is_none() {
+            return Ok(Added::AskStore);
+        }
         stream.used = now;
         if place == Place::Repeated {
             // The request that sent the delta first must not roll it back: this one may store it.
             stream.last.request = request.id;
         } else {
-            let mut last = stream.last.followed_by(point, place, request.late_max)?;
+            let mut last = stream.last.followed_by(point, place)?;
             (last.id, last.request) = (id, request.id);
             shares.resize(&stream.tenant, stream.last.size(), last.size())?;
             *n_late += u64::from(place == Place::Late);
@@ -192,7 +215,7 @@ impl DeltaStreams {
         }
         point.set(&stream.last.total);
         point.set_times(stream.start_ns, stream.last.sample_ns);
-        Ok(applied.before.is_some().then_some(applied))
+        Ok(Added::Done(applied.before.is_some().then_some(applied)))
     }
 
     /// Returns a stream to its state before a delta, unless the stream has changed since, or another
@@ -237,14 +260,34 @@ impl DeltaStreams {
 }
 
 impl Stream {
+    /// Starts a stream with its first delta, and moves the time of the delta to that of its sample.
+    fn start(
+        tenant: Arc<TenantLabels>,
+        last: LastDelta,
+        point: &mut impl DeltaPoint,
+        earlier: EarlierTotal,
+        now: Instant,
+    ) -> Self {
+        let start_ns = point.start_ns();
+        point.set_times(start_ns, last.sample_ns);
+        Self {
+            tenant,
+            start_ns,
+            earlier_ns: earlier.newest_ns,
+            last,
+            used: now,
+        }
+    }
+
     /// Returns the place of a delta.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
     fn place_of(&self, point: &impl DeltaPoint, late_max: Duration) -> Result<Place, String> {
         let time_ns = point.time_ns();
-        let newest_ns = self.last.newest_ns();
-        if self.last.times_ns.contains(&time_ns) {
+        let covered = &self.last.covered;
+        let newest_ns = covered.newest_ns();
+        if covered.contains(time_ns) {
             return Ok(Place::Repeated);
         }
         if time_ns > newest_ns {
@@ -257,8 +300,7 @@ impl Stream {
                 self.start_ns
             ));
         }
-        let is_known = self.last.times_ns.len() < TIMES_MAX || time_ns > self.last.times_ns[0];
-        if is_known && newest_ns - time_ns <= nanoseconds(late_max) {
+        if covered.is_known(time_ns) && newest_ns - time_ns <= nanoseconds(late_max) {
             return Ok(Place::Late);
         }
         Err(format!(
@@ -268,13 +310,24 @@ impl Stream {
 }
 
 impl LastDelta {
-    /// Returns the state after the first delta of a stream.
-    fn first(id: DeltaId, request: RequestId, point: &impl DeltaPoint) -> Self {
+    /// Returns the state after the first delta of a stream. Between an earlier total and its sample
+    /// there is room for a zero.
+    fn first(
+        id: DeltaId,
+        request: RequestId,
+        point: &impl DeltaPoint,
+        earlier: EarlierTotal,
+    ) -> Self {
+        let time_ns = point.time_ns();
         Self {
             id,
             total: point.first(),
-            times_ns: vec![point.time_ns()],
-            sample_ns: point.time_ns(),
+            covered: CoveredTime::of_first(point.start_ns(), time_ns),
+            sample_ns: if time_ns > earlier.newest_ns {
+                time_ns
+            } else {
+                earlier.newest_ns.saturating_add(2 * NS_PER_MS)
+            },
             request,
         }
     }
@@ -283,12 +336,7 @@ impl LastDelta {
     ///
     /// # Errors
     /// If a late delta has another type.
-    fn followed_by(
-        &self,
-        point: &impl DeltaPoint,
-        place: Place,
-        late_max: Duration,
-    ) -> Result<Self, String> {
+    fn followed_by(&self, point: &impl DeltaPoint, place: Place) -> Result<Self, String> {
         let mut total = self.total.clone();
         if !point.add_to(&mut total) {
             if place == Place::Late {
@@ -297,35 +345,18 @@ impl LastDelta {
             total = point.first();
         }
         let time_ns = point.time_ns();
-        let is_after_late = self.sample_ns != self.newest_ns();
+        let is_after_late = self.sample_ns != self.covered.newest_ns();
         // Each total has a sample of its own.
         let sample_ns = match place {
             Place::Next if !is_after_late => time_ns,
             _ => time_ns.max(self.sample_ns.saturating_add(NS_PER_MS)),
         };
-        let oldest_ns = self
-            .newest_ns()
-            .max(time_ns)
-            .saturating_sub(nanoseconds(late_max));
-        let n_forgotten = self.times_ns.partition_point(|&other| other < oldest_ns);
-        let known_ns = &self.times_ns[n_forgotten..];
-        let mut times_ns = Vec::with_capacity(known_ns.len() + 1);
-        times_ns.extend_from_slice(known_ns);
-        times_ns.insert(times_ns.partition_point(|&other| other < time_ns), time_ns);
-        if times_ns.len() > TIMES_MAX {
-            times_ns.remove(0);
-        }
         Ok(Self {
             total,
-            times_ns,
+            covered: self.covered.with(point.start_ns(), time_ns),
             sample_ns,
             ..*self
         })
-    }
-
-    /// Returns the end of the newest delta.
-    fn newest_ns(&self) -> u64 {
-        *self.times_ns.last().expect("a stream has a delta")
     }
 
     /// Returns the size in memory, about.
@@ -336,7 +367,7 @@ impl LastDelta {
 
     /// Returns the size of the lists.
     fn lists_size(&self) -> usize {
-        self.total.numbers_size() + size_of::<u64>() * self.times_ns.capacity()
+        self.total.numbers_size() + self.covered.size()
     }
 }
 
@@ -394,15 +425,30 @@ mod tests {
     ) -> Result<(), String> {
         let mut labels = LabelMap::default();
         labels.set("number", &number.to_string());
-        streams
-            .accumulate(
-                start_request(streams, &TenantLabels::default(), Duration::ZERO),
-                "m",
-                &labels,
-                point,
-                now,
-            )
-            .map(drop)
+        accumulate(
+            streams,
+            start_request(streams, &TenantLabels::default(), Duration::ZERO),
+            &labels,
+            point,
+            now,
+        )
+        .map(drop)
+    }
+
+    /// Adds a delta of the stream with these labels. The store has no earlier total.
+    fn accumulate(
+        streams: &DeltaStreams,
+        request: DeltaRequest<'_>,
+        labels: &LabelMap,
+        point: &mut impl DeltaPoint,
+        now: Instant,
+    ) -> Result<Option<AppliedDelta>, String> {
+        let key = streams.key(request.tenant, "m", labels);
+        let earlier = Some(EarlierTotal::default());
+        match streams.accumulate(request, key, point, earlier, now)? {
+            Added::Done(applied) => Ok(applied),
+            Added::AskStore => panic!("the store was asked"),
+        }
     }
 
     fn start_request<'a>(
@@ -438,7 +484,7 @@ mod tests {
         assert_eq!(total_of(10, 20, 5), total(5));
         assert_eq!(total_of(20, 30, 7), total(12));
         assert_eq!(total_of(20, 30, 7), total(12), "a retry");
-        assert!(total_of(10, 25, 1).unwrap_err().contains("out of order"));
+        assert_eq!(total_of(20, 25, 1), total(12), "a part of a counted one");
         assert!(
             total_of(5, 40, 1)
                 .unwrap_err()
@@ -462,15 +508,14 @@ mod tests {
             let mut point = number(ms(start_ms), ms(time_ms), value);
             let tenant = TenantLabels::default();
             let request = start_request(&streams, &tenant, Duration::from_millis(100));
-            streams
-                .accumulate(
-                    request,
-                    "m",
-                    &LabelMap::default(),
-                    &mut point,
-                    Instant::now(),
-                )
-                .map(|_| (point.time_ns / 1_000_000, point.value))
+            accumulate(
+                &streams,
+                request,
+                &LabelMap::default(),
+                &mut point,
+                Instant::now(),
+            )
+            .map(|_| (point.time_ns / 1_000_000, point.value))
         };
         let total = |time_ms, value| Ok((time_ms, Some(Number::Int(value))));
         assert_eq!(total_of(1_000, 1_010, 1), total(1_010, 1));
@@ -485,61 +530,25 @@ mod tests {
         );
         assert_eq!(total_of(1_030, 1_032, 16), total(1_033, 31), "the next one");
         assert_eq!(total_of(1_032, 1_040, 32), total(1_040, 63));
-        assert_eq!(total_of(1_040, 1_130, 0), total(1_130, 63));
+        assert_eq!(total_of(1_050, 1_160, 0), total(1_160, 63));
         assert_eq!(
-            total_of(1_020, 1_029, 1).unwrap_err(),
-            "out of order delta at 1029000000 ns, the stream is at 1130000000 ns (--ingest.late-delta-window is 100ms)"
+            total_of(1_040, 1_050, 1).unwrap_err(),
+            "out of order delta at 1050000000 ns, the stream is at 1160000000 ns (--ingest.late-delta-window is 100ms)"
         );
-        assert_eq!(total_of(1_030, 1_030, 4), total(1_130, 63), "known still");
+        assert_eq!(total_of(1_020, 1_030, 4), total(1_160, 63), "known still");
         assert_eq!(streams.n_late(), 2);
-    }
-
-    /// Whatever is older than all known deltas may be one of those that are not known any more.
-    #[test]
-    fn the_times_that_a_stream_knows_are_limited() {
-        let streams = DeltaStreams::default();
-        let add = |time_ns| {
-            let tenant = TenantLabels::default();
-            let request = start_request(&streams, &tenant, Duration::from_secs(1));
-            let mut point = number(1, time_ns, 1);
-            let added = streams.accumulate(
-                request,
-                "m",
-                &LabelMap::default(),
-                &mut point,
-                Instant::now(),
-            );
-            added.map(|_| point.value)
-        };
-        let n_times = TIMES_MAX as u64;
-        for i in 1..=n_times {
-            add(10 * i).unwrap();
-        }
-        assert_eq!(add(10), Ok(Some(Number::Int(TIMES_MAX as i64))), "a retry");
-        add(15).unwrap();
-        add(10).unwrap_err();
-        add(12).unwrap_err();
-        assert_eq!(
-            add(15),
-            Ok(Some(Number::Int(TIMES_MAX as i64 + 1))),
-            "a retry"
-        );
-        let streams = streams.streams.lock();
-        let stream = streams.totals.values().next().unwrap();
-        assert_eq!(stream.last.times_ns.len(), TIMES_MAX);
-        assert_eq!(streams.shares.size(), stream.last.size());
     }
 
     #[test]
     fn a_late_delta_is_rolled_back() {
         let streams = DeltaStreams::default();
         let tenant = TenantLabels::default();
-        let mut points = [(100, 1), (50, 2), (60, 4)].map(|(time, value)| number(1, time, value));
+        let deltas = [(100, 1), (50, 2), (60, 4)];
+        let mut points = deltas.map(|(time, value)| number(time - 10, time, value));
         let applied = points.each_mut().map(|point| {
             let request = start_request(&streams, &tenant, Duration::from_secs(1));
             let labels = LabelMap::default();
-            streams
-                .accumulate(request, "m", &labels, point, Instant::now())
+            accumulate(&streams, request, &labels, point, Instant::now())
                 .unwrap()
                 .unwrap()
         });
@@ -547,16 +556,15 @@ mod tests {
         streams.roll_back(third);
         streams.roll_back(second);
         let request = start_request(&streams, &tenant, Duration::from_secs(1));
-        let mut again = number(1, 60, 4);
-        streams
-            .accumulate(
-                request,
-                "m",
-                &LabelMap::default(),
-                &mut again,
-                Instant::now(),
-            )
-            .unwrap();
+        let mut again = number(50, 60, 4);
+        accumulate(
+            &streams,
+            request,
+            &LabelMap::default(),
+            &mut again,
+            Instant::now(),
+        )
+        .unwrap();
         assert_eq!(again.value, Some(Number::Int(5)));
     }
 
@@ -569,15 +577,14 @@ mod tests {
             labels.set("team", sent);
             let tenant = TenantLabels::new(&[("team".to_owned(), team.to_owned())]);
             let mut point = number(1, time_ns, value);
-            streams
-                .accumulate(
-                    start_request(&streams, &tenant, Duration::ZERO),
-                    "m",
-                    &labels,
-                    &mut point,
-                    Instant::now(),
-                )
-                .map(|_| point.value)
+            accumulate(
+                &streams,
+                start_request(&streams, &tenant, Duration::ZERO),
+                &labels,
+                &mut point,
+                Instant::now(),
+            )
+            .map(|_| point.value)
         };
         assert_eq!(total_of("a", "", 10, 5), Ok(Some(Number::Int(5))));
         assert_eq!(total_of("b", "", 9, 1), Ok(Some(Number::Int(1))));
@@ -594,16 +601,15 @@ mod tests {
     fn a_delta_is_rolled_back_unless_a_later_one_is_based_on_it() {
         let streams = DeltaStreams::default();
         let change_of = |time_ns, value| {
-            let mut point = number(1, time_ns, value);
-            let change = streams
-                .accumulate(
-                    start_request(&streams, &TenantLabels::default(), Duration::ZERO),
-                    "m",
-                    &LabelMap::default(),
-                    &mut point,
-                    Instant::now(),
-                )
-                .unwrap();
+            let mut point = number(time_ns - 10, time_ns, value);
+            let change = accumulate(
+                &streams,
+                start_request(&streams, &TenantLabels::default(), Duration::ZERO),
+                &LabelMap::default(),
+                &mut point,
+                Instant::now(),
+            )
+            .unwrap();
             (change, point.value)
         };
         let total = |value| Some(Number::Int(value));
@@ -635,15 +641,14 @@ mod tests {
         let tenant = TenantLabels::default();
         let start_request = || start_request(&streams, &tenant, Duration::ZERO);
         let apply = |request, now| {
-            streams
-                .accumulate(
-                    request,
-                    "m",
-                    &LabelMap::default(),
-                    &mut number(1, 10, 5),
-                    now,
-                )
-                .unwrap()
+            accumulate(
+                &streams,
+                request,
+                &LabelMap::default(),
+                &mut number(1, 10, 5),
+                now,
+            )
+            .unwrap()
         };
         let first = start_request();
         let started = apply(first, now);

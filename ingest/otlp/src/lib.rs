@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod bucket_merge;
+mod covered_time;
 mod data;
 mod delta;
 mod delta_point;
@@ -48,7 +49,7 @@ pub use json::transcode;
 pub use names::TranslationStrategy;
 pub use request_deltas::RequestDeltas;
 pub use settings::{OtlpSettings, PromotedAttributes};
-pub use sink::{Position, Sink};
+pub use sink::{Position, Sink, Stored};
 pub use translate::{Translated, translate};
 pub use warnings::WarningCounts;
 

@@ -6,6 +6,7 @@ use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::labels::METRIC_NAME;
 
 use super::data::{self, Data, DataType, decode, each_message};
+use super::delta::EarlierTotal;
 use super::delta_point::DeltaPoint;
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::histogram;
@@ -16,7 +17,7 @@ use super::message::{
 use super::names::LabelNamer;
 use super::request_deltas::RequestDeltas;
 use super::settings::OtlpSettings;
-use super::sink::{Position, Sink};
+use super::sink::{Position, Sink, Stored};
 use super::staleness::stale_or;
 use super::warnings::Warnings;
 
@@ -125,7 +126,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let labels =
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
-        self.accumulate(&mut point, &labels, Self::number_series)?;
+        if !self.accumulate(&mut point, &labels, "", Self::number_series)? {
+            return Ok(());
+        }
         self.number_series(&point, labels)
     }
 
@@ -153,7 +156,14 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let labels =
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
-        self.accumulate(&mut point, &labels, Self::explicit_series)?;
+        let suffix = if self.settings.convert_histograms_to_nhcb {
+            ""
+        } else {
+            COUNT
+        };
+        if !self.accumulate(&mut point, &labels, suffix, Self::explicit_series)? {
+            return Ok(());
+        }
         self.explicit_series(&point, labels)
     }
 
@@ -199,7 +209,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
             parts.push(Part::plain("_sum", stale_or(point.flags, sum)));
         }
         let count = stale_or(point.flags, point.count as f64);
-        parts.push(Part::plain("_count", count));
+        parts.push(Part::plain(COUNT, count));
         parts.extend(buckets);
         self.parts(labels, at, &parts)
     }
@@ -213,7 +223,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let count = stale_or(point.flags, point.count as f64);
         let mut parts = vec![
             Part::plain("_sum", stale_or(point.flags, point.sum)),
-            Part::plain("_count", count),
+            Part::plain(COUNT, count),
         ];
         for (quantile, value) in &quantiles {
             parts.push(Part {
@@ -232,7 +242,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
             self.context
                 .data_point_labels(&point.attributes, self.namer, self.warnings)?;
         histogram::check_zero_threshold(&point)?;
-        self.accumulate(&mut point, &labels, Self::exponential_series)?;
+        if !self.accumulate(&mut point, &labels, "", Self::exponential_series)? {
+            return Ok(());
+        }
         self.exponential_series(&point, labels)
     }
 
@@ -241,17 +253,21 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         self.histogram(histogram::exponential(point)?, at, labels, &point.exemplars)
     }
 
-    /// Replaces a delta by the total of its stream. If it starts the stream, a zero is stored with
-    /// `put` shortly after its start: `increase()` sees that an earlier total of the series has
-    /// ended, and counts all of this one.
+    /// Replaces a delta by the total of its stream. `put` stores the series of a point; the name of
+    /// the first has `suffix`. Returns `false` if there is nothing to store.
+    ///
+    /// If the delta starts the stream, a zero is stored shortly after its start, and after the
+    /// samples of an earlier total: `increase()` sees that this has ended, and counts all of the new
+    /// one.
     fn accumulate<P: DeltaPoint>(
         &mut self,
         point: &mut P,
         labels: &LabelMap,
+        suffix: &str,
         put: impl FnOnce(&mut Self, &P, LabelMap) -> PointResult<S>,
-    ) -> PointResult<S> {
+    ) -> Result<bool, Failure<S::Error>> {
         if self.metric.data.temporality != data::DELTA {
-            return Ok(());
+            return Ok(true);
         }
         // IMPORTANT: before the stream moves. Otherwise the next delta of the request, or of a
         // concurrent one, would precede the stream.
@@ -260,24 +276,47 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
             self.to.reject_time(self.metric.sent_name, timestamp_ms);
             return Err(Failure::Counted);
         }
-        let size = self
-            .deltas
-            .accumulate(&self.metric.name, labels, point, Instant::now())?;
-        self.to.reserve(size).map_err(Failure::Request)?;
+        let key = self.deltas.key(&self.metric.name, labels);
+        let now = Instant::now();
+        let mut earlier = EarlierTotal::default();
+        let mut size = self.deltas.accumulate(key, point, None, now)?;
+        if size.is_none() {
+            let stored = self.stored(labels, suffix, timestamp_ms);
+            let stored = stored.map_err(Failure::Request)?;
+            if stored.has_sample {
+                return Ok(false);
+            }
+            earlier.newest_ns = nanoseconds(stored.newest_ms.unwrap_or(0).max(0));
+            size = self.deltas.accumulate(key, point, Some(earlier), now)?;
+        }
+        self.to
+            .reserve(size.unwrap_or(0))
+            .map_err(Failure::Request)?;
+        if !self.deltas.starts_stream() {
+            return Ok(true);
+        }
         // At the start itself an earlier total may have its last sample.
-        let start_ms = milliseconds(point.start_ns());
+        let start_ms = milliseconds(point.start_ns().max(earlier.newest_ns));
         let zero_ms = start_ms.saturating_add(1);
-        if self.deltas.starts_stream()
-            && start_ms > 0
-            && zero_ms < timestamp_ms
-            && self.to.takes_time(zero_ms)
-        {
+        if start_ms > 0 && zero_ms < milliseconds(point.time_ns()) && self.to.takes_time(zero_ms) {
             let zero = point.zero_at(nanoseconds(zero_ms));
             put(self, &zero, labels.clone())?;
             // The zero is no sample of the sender.
             self.first = self.to.position();
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns what the store has of the series of the metric with a suffix.
+    fn stored(
+        &self,
+        labels: &LabelMap,
+        suffix: &str,
+        timestamp_ms: i64,
+    ) -> Result<Stored, S::Error> {
+        let mut labels = labels.clone();
+        labels.set(METRIC_NAME, &format!("{}{suffix}", self.metric.name));
+        self.to.stored(labels.iter(), timestamp_ms)
     }
 
     fn histogram(
@@ -352,6 +391,9 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         Ok(())
     }
 }
+
+/// The suffix of the number of observations.
+const COUNT: &str = "_count";
 
 fn at(time_ns: u64, start_ns: u64) -> At {
     At {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use varve_model::TenantLabels;
 
-use super::delta::{AppliedDelta, DeltaRequest, DeltaStreams};
+use super::delta::{Added, AppliedDelta, DeltaRequest, DeltaStreams, EarlierTotal};
 use super::delta_point::DeltaPoint;
 use super::labels::LabelMap;
 use super::sink::Position;
+use super::stream_key::StreamKey;
 
 /// The deltas of a request so far, each with the samples that it became.
 #[derive(Debug)]
@@ -42,26 +43,36 @@ impl<'a> RequestDeltas<'a> {
         }
     }
 
+    /// Returns the key of a stream.
+    pub(super) fn key(&self, name: &str, labels: &LabelMap) -> StreamKey {
+        self.streams.key(self.request.tenant, name, labels)
+    }
+
     /// Adds a delta to the total of its stream, and replaces it by the total. Returns the bytes of
-    /// memory that the request holds for it.
+    /// memory that the request holds for it, or `None` if the store must be asked for `earlier`
+    /// first.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
     pub(super) fn accumulate(
         &mut self,
-        name: &str,
-        labels: &LabelMap,
+        key: StreamKey,
         point: &mut impl DeltaPoint,
+        earlier: Option<EarlierTotal>,
         now: Instant,
-    ) -> Result<usize, String> {
-        self.current = self
+    ) -> Result<Option<usize>, String> {
+        let added = self
             .streams
-            .accumulate(self.request, name, labels, point, now)?;
-        Ok(match &self.current {
+            .accumulate(self.request, key, point, earlier, now)?;
+        let Added::Done(applied) = added else {
+            return Ok(None);
+        };
+        self.current = applied;
+        Ok(Some(match &self.current {
             // The list grows by doubling.
             Some(applied) => applied.size() + 2 * size_of::<(AppliedDelta, Range<Position>)>(),
             None => 0,
-        })
+        }))
     }
 
     /// Returns `true` if the current data point starts its stream.

@@ -17,6 +17,15 @@ pub struct Position {
     pub n_histograms: usize,
 }
 
+/// What the store has of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// The newest timestamp.
+    pub newest_ms: Option<i64>,
+    /// The series has a sample at the time in question.
+    pub has_sample: bool,
+}
+
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the
 /// end.
 pub trait Sink {
@@ -85,6 +94,16 @@ pub trait Sink {
     /// # Errors
     /// If the request must end.
     fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
+
+    /// Returns what the store has of a series.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn stored<'l>(
+        &self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+        timestamp_ms: i64,
+    ) -> Result<Stored, Self::Error>;
 
     /// Returns the maximum number of labels of a series.
     fn labels_max(&self) -> usize;

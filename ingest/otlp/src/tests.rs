@@ -29,6 +29,8 @@ const LABELS_MAX: usize = 8;
 struct Recorder {
     series: Vec<Series>,
     rejects: Vec<(u64, String)>,
+    /// The times of the samples that the store has of each series.
+    stored_ms: Vec<i64>,
     /// The samples of each data point.
     points: Vec<Range<Position>>,
     /// Bytes that may be reserved.
@@ -139,6 +141,17 @@ impl Sink for Recorder {
         }
     }
 
+    fn stored<'l>(
+        &self,
+        _labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+        timestamp_ms: i64,
+    ) -> Result<Stored, Error> {
+        Ok(Stored {
+            newest_ms: self.stored_ms.iter().copied().max(),
+            has_sample: self.stored_ms.contains(&timestamp_ms),
+        })
+    }
+
     fn labels_max(&self) -> usize {
         LABELS_MAX
     }
@@ -213,6 +226,7 @@ fn recorder(room: usize) -> Recorder {
     Recorder {
         series: Vec::new(),
         rejects: Vec::new(),
+        stored_ms: Vec::new(),
         points: Vec::new(),
         room,
     }
@@ -598,4 +612,39 @@ fn a_stream_of_deltas_starts_with_a_zero() {
         reason.ends_with("; --enable-feature=otlp-deltatocumulative accepts deltas"),
         "{reason}"
     );
+}
+
+/// After a restart some deltas are sent again: those that were stored, and others that were not.
+#[test]
+fn a_total_that_begins_again_follows_the_earlier_one() {
+    let streams = DeltaStreams::default();
+    let tenant = TenantLabels::default();
+    let settings = OtlpSettings {
+        delta_to_cumulative: true,
+        ..OtlpSettings::default()
+    };
+    let send = |time_ms: u64| {
+        let point = NumberPoint {
+            start_ns: (time_ms - 10) * 1_000_000,
+            time_ns: time_ms * 1_000_000,
+            value: Some(Number::Int(1)),
+            ..Default::default()
+        };
+        let sum = [field(1, &point.encode_to_vec()), vec![16, 1, 24, 1]].concat();
+        let metric = [field(1, b"m"), field(7, &sum)].concat();
+        let message = field(1, &field(2, &field(2, &metric)));
+        let mut to = recorder(usize::MAX);
+        to.stored_ms = vec![100, 120];
+        let mut deltas = RequestDeltas::new(&streams, &tenant, Duration::from_secs(60));
+        translate(&message, &settings, &mut deltas, &mut to).unwrap();
+        assert_eq!((to.rejects.len(), to.points.len()), (0, 1));
+        to.times_ms()
+    };
+    assert!(send(100).is_empty(), "its sample is stored");
+    assert_eq!(send(110), [121, 122], "a zero and the total");
+    assert!(send(120).is_empty(), "its sample is stored");
+    assert_eq!(send(90), [123], "late");
+    assert_eq!(send(110), [123], "repeated");
+    assert_eq!(send(119), [124]);
+    assert_eq!(send(130), [130]);
 }

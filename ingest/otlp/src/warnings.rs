@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::labels::LabelMap;
-
 /// Maximum number of distinct warnings of a request that are counted.
 const WARNINGS_MAX: usize = 1_000;
 
@@ -45,7 +43,7 @@ impl Warnings {
     }
 
     /// Notes that a `target_info` with these labels lost some of them.
-    pub(super) fn note_cut_info(&mut self, labels: &LabelMap) {
+    pub(super) fn note_cut_info(&mut self, labels: &impl Hash) {
         if self.is_new(labels) {
             self.counts.cut_target_infos += 1;
         }

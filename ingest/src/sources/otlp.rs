@@ -3,12 +3,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
+use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
-use varve_model::{RejectionReason, TenantLabels};
-use varve_otlp::{Position, RequestDeltas, Sink};
+use varve_model::{Labels, RejectionReason, TenantLabels};
+use varve_otlp::{Position, RequestDeltas, Sink, Stored};
 use varve_tsdb::bounds::Bounds;
+use varve_tsdb::{Db, ReadContext};
 
 use super::batch_builder::BatchBuilder;
 use crate::admission::{Origin, Permit};
@@ -39,6 +42,8 @@ pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) bounds: Option<Bounds>,
     /// Maximum number of labels of a series, without those of the tenant.
     labels_max: usize,
+    /// The store and the tenant; `None` in tests.
+    store: Option<(&'a Db, &'a TenantLabels)>,
     /// The samples of each data point in the batch.
     points: Vec<Range<Position>>,
     /// Number of data points that are not in the batch.
@@ -52,6 +57,7 @@ impl<'a, 'p> OtlpSink<'a, 'p> {
             rejections: Rejections::default(),
             bounds,
             labels_max,
+            store: None,
             points: Vec::new(),
             n_rejected: 0,
         }
@@ -112,6 +118,34 @@ impl Sink for OtlpSink<'_, '_> {
 
     fn reserve(&mut self, size: usize) -> Result<(), WriteError> {
         self.batch.grow(size)
+    }
+
+    /// Relabel rules are not applied: a series that they rename has no earlier total here.
+    fn stored<'l>(
+        &self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+        timestamp_ms: i64,
+    ) -> Result<Stored, WriteError> {
+        let Some((db, tenant)) = self.store else {
+            return Ok(Stored::default());
+        };
+        let mut pairs: Vec<(&str, &str)> = tenant.iter().collect();
+        for (name, value) in labels {
+            if tenant.get(name).is_none() {
+                pairs.push((name, value));
+            }
+        }
+        // Such a series cannot be stored.
+        let Ok(labels) = Labels::from_unsorted(&mut pairs) else {
+            return Ok(Stored::default());
+        };
+        let memory = MemoryBudget::new(Limit::Other("memory of a lookup"), LOOKUP_SIZE_MAX);
+        let ctx = ReadContext::unrestricted(QueryContext::new(LOOKUP_TIMEOUT, memory));
+        let stored = db.stored_series(&ctx, &labels, timestamp_ms)?;
+        Ok(Stored {
+            newest_ms: stored.newest_ms,
+            has_sample: stored.has_sample,
+        })
     }
 
     fn labels_max(&self) -> usize {
@@ -236,11 +270,10 @@ impl Receiver {
         let tenant = TenantLabels::new(origin.labels);
         let mut deltas = RequestDeltas::new(&self.delta_streams, &tenant, settings.late_delta_max);
         let batch = self.builder(&mut buffers.batch, &mut buffers.message, &mut permit);
-        let labels_max = self
-            .limits
-            .labels_per_series_max
-            .saturating_sub(origin.labels.len());
+        let of_all = self.limits.labels_per_series_max;
+        let labels_max = of_all.saturating_sub(origin.labels.len());
         let mut sink = OtlpSink::new(batch, self.db.bounds().ok(), labels_max);
+        sink.store = Some((&self.db, &tenant));
         let translated = match varve_otlp::translate(message, &settings, &mut deltas, &mut sink) {
             Ok(translated) => translated,
             Err(error) => {
@@ -273,13 +306,9 @@ impl Receiver {
         let (outcome, rejected) = write.store_noting_rejected();
         let n_floats = buffers.batch.n_samples();
         deltas.roll_back(|samples| rejected.contains_all(samples, n_floats));
-        let not_stored = points
-            .iter()
-            .filter(|samples| rejected.contains_any(samples, n_floats));
-        let counts = PointCounts {
-            sent: points.len() as u64 + n_rejected,
-            rejected: n_rejected + not_stored.count() as u64,
-        };
+        let mut counts = rejected.count_points(&points, n_floats);
+        counts.sent += n_rejected;
+        counts.rejected += n_rejected;
         outcome.map(|mut written| {
             if translated.merges_scopes {
                 written
@@ -291,6 +320,11 @@ impl Receiver {
         })
     }
 }
+
+/// Maximum memory of the lookup of a series.
+const LOOKUP_SIZE_MAX: usize = 16 << 20;
+/// Maximum time of the lookup of a series. It waits for the replay of the WAL.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a duplicate of a request with several scopes may come from.
 const MERGED_SCOPES: &str =
@@ -304,6 +338,17 @@ impl RejectedSamples {
             .into_iter()
             .flatten()
             .all(|index| self.contains(index))
+    }
+
+    /// Counts data points that are in the batch.
+    fn count_points(&self, points: &[Range<Position>], n_floats: usize) -> PointCounts {
+        let rejected = points
+            .iter()
+            .filter(|samples| self.contains_any(samples, n_floats));
+        PointCounts {
+            sent: points.len() as u64,
+            rejected: rejected.count() as u64,
+        }
     }
 
     /// Returns `true` if a sample of a data point is not stored.
@@ -325,8 +370,6 @@ fn indexes(samples: &Range<Position>, n_floats: usize) -> [Range<usize>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use varve_otlp::{DeltaStreams, OtlpSettings};
 
     use super::*;

@@ -436,6 +436,12 @@ impl Head {
         }
     }
 
+    /// Returns the newest in-order timestamp of a series, or `None` if it has no sample.
+    pub(crate) fn last_ms(&self, slot: u32) -> Option<i64> {
+        let last_ms = self.table.row(slot)?.last_ms;
+        (last_ms != i64::MIN).then_some(last_ms)
+    }
+
     /// Raises the newest in-order timestamp of a series to `last_ms`, the timestamp of its newest
     /// sample in blocks. Does nothing if the known timestamp is newer.
     pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {

@@ -166,6 +166,12 @@ impl Shard {
         Some(self.handle(labels, slot, generation))
     }
 
+    /// Returns the newest in-order timestamp of a series, or `None` if it is not in memory.
+    pub(crate) fn last_ms(&self, labels: &Labels) -> Option<i64> {
+        let head = self.head();
+        head.last_ms(head.find(labels)?)
+    }
+
     /// Removes a series from its group.
     pub(crate) fn ungroup(&self, slot_ref: SlotRef) {
         let has_group = |head: &Head| {

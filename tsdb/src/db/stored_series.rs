@@ -1,0 +1,57 @@
+//! What the store has of one series, for a caller that continues it.
+
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
+
+use super::Db;
+use crate::error::Result;
+use crate::read_context::ReadContext;
+use crate::shard::shard_of;
+
+/// What the store has of a series; from [`Db::stored_series`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoredSeries {
+    /// The newest timestamp. `None` if the series is not in memory.
+    pub newest_ms: Option<i64>,
+    /// The series has a sample at the time in question.
+    pub has_sample: bool,
+}
+
+impl Db {
+    /// Returns the newest timestamp of a series, and whether it has a sample at a time. Waits for
+    /// the replay of the WAL.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn stored_series(
+        &self,
+        ctx: &ReadContext,
+        labels: &Labels,
+        timestamp_ms: i64,
+    ) -> Result<StoredSeries> {
+        self.wait_replayed(ctx)?;
+        let shards = &self.store.shards;
+        let newest_ms = shards[shard_of(labels, shards.len())].last_ms(labels);
+        let mut stored = StoredSeries {
+            newest_ms,
+            has_sample: false,
+        };
+        // Fast path: the time is new.
+        if newest_ms.is_none_or(|newest_ms| timestamp_ms > newest_ms) {
+            return Ok(stored);
+        }
+        let matchers: Vec<_> = labels
+            .iter()
+            .map(|(name, value)| Matcher::equal(name, value))
+            .collect();
+        let mut columns = SampleColumns::default();
+        for series in self.select(ctx, &matchers, TimeRange::at(timestamp_ms))? {
+            let series = series?;
+            // Others have further labels.
+            if series.labels() == labels {
+                series.read(&mut columns)?;
+                stored.has_sample = !columns.is_empty();
+            }
+        }
+        Ok(stored)
+    }
+}
