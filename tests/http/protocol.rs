@@ -32,6 +32,41 @@ fn malformed_requests_are_400_and_harm_nobody() {
     server.http().get("/-/healthy").expect_status(200);
 }
 
+/// A request without `Host` got 200, also with `--web.allowed-hosts`.
+#[test]
+fn a_request_of_http_1_1_needs_one_valid_host() {
+    for flags in [&[] as &[&str], &["--web.allowed-hosts=varve.example"]] {
+        let server = Server::start(flags);
+        let ask = |version: &str, hosts: &str| {
+            let request = format!("GET /-/healthy HTTP/{version}\r\n{hosts}\r\n");
+            server
+                .http()
+                .connect()
+                .send(request.as_bytes())
+                .end()
+                .read_to_end()
+        };
+        for (hosts, reason) in [
+            ("", "missing required Host header"),
+            ("Host: localhost\r\nHost: b\r\n", "too many Host headers"),
+            ("Host: local host\r\n", "malformed Host header"),
+        ] {
+            let answer = ask("1.1", hosts);
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{hosts:?}: {answer}");
+            assert!(answer.contains("connection: close\r\n"), "{answer}");
+            let text = format!("\r\n\r\n400 Bad Request: {reason}");
+            assert!(answer.ends_with(&text), "{hosts:?}: {answer}");
+        }
+        assert!(ask("1.1", "Host: localhost\r\n").starts_with("HTTP/1.1 200 "));
+        assert!(ask("1.0", "").starts_with("HTTP/1.0 200 "));
+    }
+    let empty = "GET /-/healthy HTTP/1.1\r\nHost:\r\n\r\n";
+    let server = Server::start(&[]);
+    let mut connection = server.http().connect();
+    let answer = connection.send(empty.as_bytes()).end().read_to_end();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
 /// Scripts with `curl -g` send such URLs, and Prometheus answers them.
 #[test]
 fn quotes_and_comparisons_in_a_url_need_not_be_escaped() {

@@ -24,6 +24,9 @@ pub(crate) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Err(reason) = origin::check_host_header(&request) {
+        return bad_host(reason);
+    }
     let web = state.web.current();
     let allowed = match origin::check(&request, &state.app.settings.web.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
@@ -48,6 +51,16 @@ pub(crate) async fn authorize(
     for (name, value) in &web.headers {
         response.headers_mut().insert(name.clone(), value.clone());
     }
+    response
+}
+
+/// Responds to a request whose `Host` is missing, repeated or malformed, as Go's server does.
+fn bad_host(reason: &str) -> Response {
+    let text = format!("400 Bad Request: {reason}");
+    let mut response = plain(StatusCode::BAD_REQUEST, text);
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -9,6 +9,7 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
+use axum::http::{Version, header};
 
 use super::scope::allows_cross_origin;
 
@@ -51,6 +52,38 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
     }
 }
 
+/// Checks that a request of HTTP/1 has at most one `Host`, that it can be a host, and that a request
+/// of HTTP/1.1 has one, as RFC 9112 and Go's server require. An empty `Host` is one.
+///
+/// # Errors
+/// The reason to reject the request, in the words of Go's server.
+pub(super) fn check_host_header(request: &Request) -> Result<(), &'static str> {
+    if request.version() > Version::HTTP_11 {
+        return Ok(());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else {
+        return if request.version() == Version::HTTP_11 {
+            Err("missing required Host header")
+        } else {
+            Ok(())
+        };
+    };
+    if hosts.next().is_some() {
+        return Err("too many Host headers");
+    }
+    if host.as_bytes().iter().all(|&byte| is_host_byte(byte)) {
+        Ok(())
+    } else {
+        Err("malformed Host header")
+    }
+}
+
+/// Returns `true` for the bytes that Go's server accepts in `Host`.
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
+}
+
 fn header_text<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     let value = request.headers().get(name)?;
     Some(value.to_str().unwrap_or("?"))
@@ -88,6 +121,29 @@ fn without_port<'a>(authority: &'a str, port: &str) -> &'a str {
 mod tests {
     use super::*;
     use axum::body::Body;
+
+    #[test]
+    fn a_request_has_one_valid_host() {
+        let check = |version: Version, hosts: &[&str], expect: Result<(), &'static str>| {
+            let mut request = Request::builder().version(version);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            assert_eq!(check_host_header(&request), expect, "{version:?} {hosts:?}");
+        };
+        check(Version::HTTP_11, &["a.example:80"], Ok(()));
+        check(Version::HTTP_11, &["[::1%25eth0]:80"], Ok(()));
+        check(Version::HTTP_11, &[""], Ok(()));
+        check(Version::HTTP_11, &[], Err("missing required Host header"));
+        check(Version::HTTP_11, &["a", "a"], Err("too many Host headers"));
+        check(Version::HTTP_11, &["a b"], Err("malformed Host header"));
+        check(Version::HTTP_11, &["a/b"], Err("malformed Host header"));
+        check(Version::HTTP_10, &[], Ok(()));
+        check(Version::HTTP_10, &["a", "b"], Err("too many Host headers"));
+        // HTTP/2 has `:authority`.
+        check(Version::HTTP_2, &[], Ok(()));
+    }
 
     #[test]
     fn hosts_are_compared_without_their_port() {
