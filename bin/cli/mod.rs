@@ -10,6 +10,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use varve_config::flags::ServeArgs;
+use varve_system::quantity::{parse_duration, parse_size, print_duration, print_size};
 use varve_system::version;
 use varve_tools::advise::AdviseCommand;
 use varve_tools::check::CheckCommand;
@@ -108,21 +109,30 @@ fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
     let command = cli
         .find_subcommand(command)
         .expect("clap matched this subcommand");
-    let long = command
-        .get_arguments()
-        .filter_map(|arg| Some((arg.get_long()?, arg.get_id().as_str())));
-    let value = |id| {
-        let raw = matches.try_get_raw(id).ok().flatten();
-        raw.map(|values| {
-            values
-                .map(|v| v.to_string_lossy())
-                .collect::<Vec<_>>()
-                .join(",")
-        })
-        .unwrap_or_default()
+    let mut flags = BTreeMap::new();
+    for arg in command.get_arguments() {
+        let Some(name) = arg.get_long() else { continue };
+        let raw = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
+        let values: Vec<_> = raw
+            .into_iter()
+            .flatten()
+            .map(|value| value.to_string_lossy())
+            .collect();
+        flags.insert(name.to_owned(), canonical(arg, values.join(",")));
+    }
+    flags
+}
+
+/// Returns a value as Prometheus prints it: a duration or a size in its largest units.
+fn canonical(arg: &clap::Arg, value: String) -> String {
+    let kind = arg.get_value_names().and_then(|names| names.first());
+    let printed = match kind.map(|name| name.as_str()) {
+        Some("DURATION") => parse_duration(&value).map(print_duration),
+        Some("SIZE") => parse_size(&value).map(print_size),
+        _ => return value,
     };
-    long.map(|(long, id)| (long.to_owned(), value(id)))
-        .collect()
+    // The flag has no value.
+    printed.unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -201,14 +211,19 @@ mod tests {
         assert_eq!(settings.query.lookback_delta_ms, 300_000);
         assert_eq!(settings.web.listen_address, "127.0.0.1:9898");
         assert_eq!(settings.web.response.buffer_size, 1 << 20);
-        assert_eq!(settings.flags["query.timeout"], "2m");
-        assert_eq!(settings.flags["enable-feature"], "");
+        let flags = settings.flags_in_force(&Config::default());
+        assert_eq!(flags["query.timeout"], "2m");
+        assert_eq!(flags["enable-feature"], "");
+        assert_eq!(flags["storage.tsdb.retention.time"], "15d");
+        assert_eq!(flags["web.route-prefix"], "/");
     }
 
     #[test]
-    fn dotted_flags_are_read_and_listed_as_typed() {
+    fn dotted_flags_are_read_and_listed_in_units_of_prometheus() {
         let settings = resolved(&[
-            "--query.timeout=1h30m",
+            "--query.timeout=90m",
+            "--web.response-buffer=2048KB",
+            "--query.cache-size=0",
             "--enable-feature=search-api,b",
             "--web.listen-address",
             ":0",
@@ -217,8 +232,13 @@ mod tests {
         assert_eq!(settings.query.timeout, Duration::from_secs(5400));
         assert!(settings.web.search);
         assert_eq!(settings.web.listen_address, "[::]:0");
-        assert_eq!(settings.flags["query.timeout"], "1h30m");
-        assert_eq!(settings.flags["enable-feature"], "search-api,b");
+        let flags = settings.flags_in_force(&Config::default());
+        assert_eq!(flags["query.timeout"], "1h30m");
+        assert_eq!(flags["web.response-buffer"], "2MiB");
+        assert_eq!(flags["query.cache-size"], "0B");
+        assert_eq!(flags["enable-feature"], "search-api,b");
+        assert_eq!(flags["objstore.config-file"], "");
+        assert_eq!(flags["storage.tsdb.retention.local-after-upload"], "");
     }
 
     fn check_rejected(arg: &str, expect: &str) {

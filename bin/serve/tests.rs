@@ -47,7 +47,7 @@ fn connections_use_at_most_half_of_the_open_files() {
         // As in Prometheus, the API shows the value in force.
         let connections_max = settings.web.connections_max;
         assert_eq!(
-            settings.flags["web.max-connections"],
+            settings.flags_in_force(&config)["web.max-connections"],
             connections_max.to_string()
         );
         connections_max

@@ -349,12 +349,12 @@ fn a_running_server_provides_series_and_usage() {
         ]
     );
     assert_eq!(report["unused"][1]["buckets"], json!(["2.0"]));
-    // Two samples per minute for ten seconds, one byte each.
+    // A sample per minute, the default of global.scrape_interval, for ten seconds, one byte each.
     assert_eq!(
         report["unused"][1]["bytes"]
             .as_f64()
             .map(|bytes| (bytes * 1e6).round() / 1e6),
-        Some(0.333_333)
+        Some(0.166_667)
     );
     // The analysis itself does not count as usage.
     let usage = Command::new(env!("CARGO_BIN_EXE_varve"))

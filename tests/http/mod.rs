@@ -11,6 +11,7 @@ mod protocol;
 mod query;
 mod rejects;
 mod route_prefix;
+mod settings;
 mod stats;
 mod tenants;
 mod usage;

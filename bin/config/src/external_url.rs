@@ -4,6 +4,8 @@
 //! They differ if a reverse proxy changes paths. Links for clients contain the external URL. The
 //! router and its redirects use the prefix. Both are computed as in Prometheus.
 
+use std::fmt;
+
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use varve_system::machine;
 
@@ -181,6 +183,13 @@ impl RoutePrefix {
     /// Returns the prefix with percent escapes, for a URL.
     pub fn escaped(&self) -> String {
         utf8_percent_encode(&self.0, ESCAPED).to_string()
+    }
+}
+
+/// As Prometheus prints it: `/` is no prefix.
+impl fmt::Display for RoutePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "/" } else { &self.0 })
     }
 }
 

@@ -52,6 +52,17 @@ impl From<Level> for LevelFilter {
     }
 }
 
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        })
+    }
+}
+
 /// The level of the command line, and the one in force.
 static LEVEL: OnceLock<(Level, Handle<LevelFilter, Registry>)> = OnceLock::new();
 

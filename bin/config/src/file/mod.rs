@@ -72,6 +72,10 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GlobalConfig {
+    /// How often senders scrape: Varve scrapes nothing. Clients read it, and advice estimates with
+    /// it. Default 1m, also for 0s, as in Prometheus.
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
+    pub scrape_interval: Duration,
     /// Interval of rule groups that set none. Default 1m, also for 0s; minimum 1ms.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub evaluation_interval: Duration,
@@ -89,6 +93,7 @@ pub struct GlobalConfig {
 impl Default for GlobalConfig {
     fn default() -> Self {
         Self {
+            scrape_interval: Duration::from_secs(60),
             evaluation_interval: Duration::from_secs(60),
             rule_query_offset: Duration::ZERO,
             external_labels: BTreeMap::new(),
@@ -227,8 +232,12 @@ impl Config {
             .map_err(yaml_error)?
             .unwrap_or_default();
         // As in Prometheus, 0s is no interval.
+        let global = GlobalConfig::default();
+        if config.global.scrape_interval.is_zero() {
+            config.global.scrape_interval = global.scrape_interval;
+        }
         if config.global.evaluation_interval.is_zero() {
-            config.global.evaluation_interval = GlobalConfig::default().evaluation_interval;
+            config.global.evaluation_interval = global.evaluation_interval;
         }
         let TsdbConfig {
             in_order_max_age,
@@ -511,7 +520,7 @@ mod tests {
         }
         for text in [
             "storage: {tsdb: , exemplars: ~}",
-            "global: {external_labels: ~, evaluation_interval: 0s}",
+            "global: {external_labels: ~, scrape_interval: 0s, evaluation_interval: 0s}",
         ] {
             assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text}");
         }
@@ -560,8 +569,8 @@ mod tests {
     #[test]
     fn unknown_keys_are_errors() {
         check(
-            "global: {scrape_interval: 15s}",
-            Err("global: unknown field `scrape_interval`"),
+            "global: {scrape_timeout: 15s}",
+            Err("global: unknown field `scrape_timeout`"),
         );
         check(
             "global: {external_labels: {__name__: b}}",

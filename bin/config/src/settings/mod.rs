@@ -4,6 +4,9 @@
 //!
 //! All defaults of limits are here and in [`flags`](crate::flags); the parts of a server have none.
 
+#[cfg(test)]
+mod tests;
+
 mod automatic;
 mod features;
 mod query;
@@ -18,7 +21,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use varve_objstore::uploads::UploadOptions;
+use varve_system::log;
 use varve_system::machine::Memory;
+use varve_system::quantity::{print_duration, print_size};
 use varve_tsdb::retention::RetentionRule;
 
 pub use query::{QuerySettings, RemoteReadSettings};
@@ -72,9 +77,22 @@ pub struct ServerSettings {
     /// retention.
     pub local_retention: Option<Duration>,
     retention: RetentionFlags,
-    /// Every flag with its value, for /api/v1/status/flags.
-    pub flags: BTreeMap<String, String>,
+    /// `--log.level`.
+    log_level: log::Level,
+    /// Every flag with its value on the command line.
+    flags: BTreeMap<String, String>,
 }
+
+/// The keys of the configuration file that set the same as a flag. The key prevails.
+#[cfg(test)]
+const KEYS_OF_FLAGS: [(&str, &str); 3] = [
+    ("log.level", "runtime.log_level"),
+    (RETENTION_TIME, RETENTION_TIME),
+    (RETENTION_SIZE, RETENTION_SIZE),
+];
+
+const RETENTION_TIME: &str = "storage.tsdb.retention.time";
+const RETENTION_SIZE: &str = "storage.tsdb.retention.size";
 
 impl ServerSettings {
     /// Returns the retention of a configuration, with the flags as defaults. With
@@ -84,6 +102,34 @@ impl ServerSettings {
             Some(_) => Retention::default(),
             None => self.retention.with(&config.storage.tsdb.retention),
         }
+    }
+
+    /// Returns every flag with the value in force, which the configuration may have set. Durations
+    /// and sizes are printed as Prometheus does.
+    pub fn flags_in_force(&self, config: &Config) -> BTreeMap<String, String> {
+        let retention = self.retention(config);
+        let log_level = config.runtime.log_level.unwrap_or(self.log_level);
+        let mut flags = self.flags.clone();
+        flags.insert(RETENTION_TIME.to_owned(), print_duration(retention.time));
+        flags.insert(RETENTION_SIZE.to_owned(), print_size(retention.size));
+        flags.insert("log.level".to_owned(), log_level.to_string());
+        flags
+    }
+
+    /// Returns the configuration with the flags as defaults of its keys.
+    pub fn config_in_force(&self, config: &Config) -> Config {
+        let Retention {
+            time,
+            size,
+            percentage,
+        } = self.retention(config);
+        let mut config = config.clone();
+        let section = &mut config.storage.tsdb.retention;
+        section.time = Some(time);
+        section.size = Some(size).filter(|&size| size > 0);
+        section.percentage = Some(percentage).filter(|&percentage| percentage > 0.0);
+        config.runtime.log_level.get_or_insert(self.log_level);
+        config
     }
 
     /// Returns the retention rules of a configuration. With
@@ -129,11 +175,15 @@ pub fn resolve(
             web.connections_max.to_string(),
         );
     }
+    let auto_reload = args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE);
+    flags.insert("config.auto-reload".to_owned(), auto_reload.to_string());
+    let prefix = web.route_prefix.to_string();
+    flags.insert("web.route-prefix".to_owned(), prefix);
     let query = query::query(args, memory, features);
 
     let settings = ServerSettings {
         data_dir: args.tsdb_path.clone(),
-        auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
+        auto_reload,
         auto_reload_interval: args.config_auto_reload_interval,
         self_scrape_interval: args.self_scrape_interval,
         memory_refuse_at: args.memory_refuse_at,
@@ -143,6 +193,7 @@ pub fn resolve(
         rules: rules::rules(&args.rules, &query, web.external_url.as_str()),
         local_retention: args.objstore.local_retention,
         retention: RetentionFlags::new(args),
+        log_level: args.log_level,
         web,
         query,
         flags,

@@ -52,7 +52,7 @@ pub struct DropsArgs {
     #[arg(long, value_name = "JOB=N", value_parser = parse_targets)]
     pub(crate) targets: Vec<(String, u64)>,
 
-    /// Scrape interval of a job, or of all other jobs; may be repeated [default: 30s]
+    /// Scrape interval of a job, or of all other jobs; may be repeated [default: 1m]
     #[arg(long, value_name = "[JOB=]DURATION", value_parser = parse_interval)]
     pub(crate) scrape_interval: Vec<(Option<String>, Duration)>,
 

@@ -11,9 +11,10 @@ use serde_json::Value;
 use varve_advise::inventory::Scrapes;
 use varve_advise::needs::{Dashboards, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
+use varve_config::file::GlobalConfig;
 use varve_system::metrics::OWN_JOB;
 use varve_system::quantity::print_duration;
-use varve_wire::api::advice::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
+use varve_wire::api::advice::BYTES_PER_SAMPLE;
 
 use super::args::DropsArgs;
 use super::report::Report;
@@ -209,7 +210,7 @@ fn before_now_ms(duration: Duration) -> i64 {
 /// Returns the advice, and which bytes per sample it assumes.
 fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
     // The last interval of all jobs, and of each job, counts.
-    let mut interval_of_all = SCRAPE_INTERVAL;
+    let mut interval_of_all = GlobalConfig::default().scrape_interval;
     let mut intervals = BTreeMap::new();
     for (job, interval) in &args.scrape_interval {
         match job {

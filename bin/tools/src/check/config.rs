@@ -25,7 +25,7 @@ const PROMETHEUS_SECTIONS: [&str; 4] = [
     "scrape_configs",
 ];
 /// Keys that only Prometheus' `global` has, except rare ones.
-const PROMETHEUS_GLOBAL: [&str; 2] = ["scrape_interval", "scrape_timeout"];
+const PROMETHEUS_GLOBAL: [&str; 1] = ["scrape_timeout"];
 /// Maximum number of rule files.
 const RULE_FILES_MAX: usize = 20_000;
 
@@ -195,6 +195,7 @@ mod tests {
     fn rule_files_are_found() {
         assert!(check("").unwrap().rule_files.is_empty());
         assert!(check("storage: {tsdb: {ahead_max: 5m}}").is_ok());
+        assert!(check("global: {scrape_interval: 30s}").is_ok());
         let shared = "global: {evaluation_interval: 30s}\nrule_files: ['*rules.yml', 'more*.yml']\n\
                       runtime: {log_level: warn}\n\
                       alerting: {alertmanagers: [{static_configs: [{targets: ['a:9093']}]}]}\n";
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn files_of_prometheus_are_refused() {
         for (text, key) in [
-            ("global: {scrape_interval: 1m}", "global.scrape_interval"),
+            ("global: {scrape_timeout: 1m}", "global.scrape_timeout"),
             (
                 "global: {external_labels: {a: b}}\nscrape_configs: []",
                 "scrape_configs",

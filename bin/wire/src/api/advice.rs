@@ -1,14 +1,10 @@
 //! The report of /api/v1/status/advice and of `varve advise drops`.
 
-use std::time::Duration;
-
 use varve_advise::Advice;
 use varve_advise::findings::{Finding, Kind, Totals};
 
 use crate::schema;
 
-/// The scrape interval of jobs for which it is not known.
-pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes per sample on disk where they are not known.
 pub const BYTES_PER_SAMPLE: f64 = 1.0;
 

@@ -23,7 +23,7 @@ use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, job_fn, run_shared};
 use crate::serving::state::HttpState;
-use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
+use varve_wire::api::advice::{AdviceReport, BYTES_PER_SAMPLE};
 
 /// The retention that sizes assume while samples have no maximum age: the default.
 const RETENTION_ASSUMED: Duration = Duration::from_secs(15 * 86_400);
@@ -62,7 +62,8 @@ pub(crate) async fn status(
         start_ms: now_ms - settings.query.lookback_delta_ms + 1,
         end_ms: now_ms,
     };
-    let retention = match settings.retention(&state.app.config.current()).time {
+    let config = state.app.config.current();
+    let retention = match settings.retention(&config).time {
         Duration::ZERO => RETENTION_ASSUMED,
         time => time,
     };
@@ -71,6 +72,7 @@ pub(crate) async fn status(
         labels,
         limit,
         dialect,
+        scrape_interval: config.global.scrape_interval,
     };
     let app = state.app.clone();
     let job = job_fn(move |work| {
@@ -98,6 +100,8 @@ struct Request {
     /// Maximum number of elements of a list.
     limit: usize,
     dialect: Dialect,
+    /// That of jobs for which it cannot be measured.
+    scrape_interval: Duration,
 }
 
 impl Request {
@@ -123,7 +127,7 @@ impl Request {
         let mut needs = Needs::default();
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
         needs.add_rule_set(rules);
-        let mut inventory = Stored::new(&work.store.db, &work.ctx, range, SCRAPE_INTERVAL);
+        let mut inventory = Stored::new(&work.store.db, &work.ctx, range, self.scrape_interval);
         let options = findings::Options {
             own_job: OWN_JOB,
             by_job: false,

@@ -67,7 +67,7 @@ impl BuildInfo {
 
 /// GET /api/v1/status/flags.
 pub(crate) async fn flags(State(app): State<Arc<App>>) -> Response {
-    success::<BTreeMap<_, _>>(&app.settings.flags)
+    success::<BTreeMap<_, _>>(&app.settings.flags_in_force(&app.config.current()))
 }
 
 schema! {
@@ -80,8 +80,9 @@ schema! {
 
 /// GET /api/v1/status/config.
 pub(crate) async fn config(State(app): State<Arc<App>>) -> Response {
+    let config = app.settings.config_in_force(&app.config.current());
     success(&ConfigText {
-        yaml: app.config.current().to_yaml(),
+        yaml: config.to_yaml(),
     })
 }
 
