@@ -47,6 +47,8 @@ pub(crate) enum Releases {
     All,
     /// Releases before 3.16, which Varve follows.
     Older,
+    /// 3.16 and later ones.
+    Newest,
 }
 
 static RELEASES: LazyLock<Vec<Release>> = LazyLock::new(|| {
@@ -79,6 +81,7 @@ impl Release {
         match releases {
             Releases::All => true,
             Releases::Older => self.version < (3, 16),
+            Releases::Newest => self.version >= (3, 16),
         }
     }
 

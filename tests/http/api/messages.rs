@@ -45,7 +45,7 @@ const WRITES: &[(&str, &str, Body, Difference)] = &[
         "SNAPPY",
         "application/x-protobuf",
         Body::Whole,
-        Some((Releases::Older, "later releases are case-sensitive")),
+        Some((Releases::Newest, "names of encodings are case-insensitive")),
     ),
     ("snappy", "application/json", Body::Whole, None),
     ("snappy", "text/plain", Body::Whole, None),

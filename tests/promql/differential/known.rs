@@ -311,6 +311,7 @@ fn known_differences_are_those_of_the_documentation() {
     let versions = |known: &Known| match known.releases {
         Releases::All => "all",
         Releases::Older => "before 3.16",
+        Releases::Newest => "3.16",
     };
     assert_eq!(
         documented,

@@ -24,10 +24,11 @@ pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request)
 /// Returns the format of a body with a content type. As in Prometheus, OpenMetrics of another
 /// version than 2.0.0 is read as 1.0.
 fn format_of(content_type: &str) -> TextFormat {
-    if !content_type.starts_with("application/openmetrics-text") {
+    let mut parameters = content_type.split(';');
+    let media_type = parameters.next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/openmetrics-text") {
         return TextFormat::Prometheus;
     }
-    let mut parameters = content_type.split(';').skip(1);
     let is_version_2 = parameters.any(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or_default();
         name.trim().eq_ignore_ascii_case("version") && value.trim().trim_matches('"') == "2.0.0"
@@ -119,6 +120,10 @@ mod tests {
             (
                 "application/openmetrics-text;version=2.0.0",
                 TextFormat::OpenMetrics2,
+            ),
+            (
+                "Application/OpenMetrics-Text ; charset=utf-8",
+                TextFormat::OpenMetrics,
             ),
             (
                 "application/openmetrics-text; charset=utf-8; Version=\"2.0.0\"",

@@ -83,7 +83,7 @@ impl Counts {
 /// Prometheus'.
 fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
-    if !encoding.is_empty() && encoding != "snappy" {
+    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("snappy") {
         return Err(format!(
             "{encoding} encoding (compression) is not accepted by this server; only snappy is acceptable"
         ));
@@ -97,23 +97,23 @@ fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
         ));
     }
     for part in parts {
-        match part.split_once('=') {
-            Some(("proto", MESSAGE_V1)) => return Ok(Version::V1),
-            Some(("proto", MESSAGE_V2)) => return Ok(Version::V2),
-            Some(("proto", message)) => {
-                return Err(format!(
-                    "got {content_type} content type; unknown type for remote write protobuf message {message}, \
-                     supported: {MESSAGE_V1}, {MESSAGE_V2}"
-                ));
-            }
-            Some(_) => {}
-            None => {
-                return Err(format!(
-                    "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters to be key-values, \
-                     got {part} in {content_type} content-type"
-                ));
-            }
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(format!(
+                "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters to be key-values, \
+                 got {part} in {content_type} content-type"
+            ));
+        };
+        if !name.trim().eq_ignore_ascii_case("proto") {
+            continue;
         }
+        return match value.trim().trim_matches('"') {
+            MESSAGE_V1 => Ok(Version::V1),
+            MESSAGE_V2 => Ok(Version::V2),
+            message => Err(format!(
+                "got {content_type} content type; unknown type for remote write protobuf message {message}, \
+                 supported: {MESSAGE_V1}, {MESSAGE_V2}"
+            )),
+        };
     }
     Ok(Version::V1)
 }
@@ -155,6 +155,11 @@ mod tests {
         check(
             "snappy",
             "application/x-protobuf;charset=x;proto=io.prometheus.write.v2.Request",
+            Ok(Version::V2),
+        );
+        check(
+            "Snappy",
+            "Application/X-Protobuf; charset=utf-8; Proto=\"io.prometheus.write.v2.Request\"",
             Ok(Version::V2),
         );
         check("", "", Ok(Version::V1));
