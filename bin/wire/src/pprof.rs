@@ -15,6 +15,8 @@ messages! {
         duration_nanos: i64 = [int64, tag = 10],
         period_type: Option<ValueTypeMessage> = [message, optional, tag = 11],
         period: i64 = [int64, tag = 12],
+        /// Positions of texts for people.
+        comment: Vec<i64> = [int64, repeated, tag = 13],
     }
 
     ValueTypeMessage {

@@ -20,7 +20,7 @@ mod texts;
 use serde_json::{Value, json};
 
 use super::{data, like_prometheus};
-use crate::harness::{Answer, ConfigFile, Http, Release, Server, releases};
+use crate::harness::{Answer, ConfigFile, Http, Release, Releases, Server, releases};
 use calls::{ADMINISTRATION, DIFFERENCES};
 pub(super) use calls::{CALLS, Call, NEW};
 
@@ -139,6 +139,30 @@ fn features_that_are_always_on_are_listed() {
     let rules =
         json!({ "query_offset": true, "keep_firing_for": true, "concurrent_rule_eval": true });
     assert_eq!(features["rules"], rules);
+}
+
+#[test]
+fn features_of_templates_and_otlp_are_those_of_prometheus() {
+    for release in releases() {
+        if release.is_of(Releases::Older) {
+            continue;
+        }
+        for deltas in [false, true] {
+            let (theirs, ours): (&[&str], &[&str]) = if deltas {
+                let flag = "--enable-feature=otlp-deltatocumulative";
+                (&[flag, "--web.enable-otlp-receiver"], &[flag])
+            } else {
+                (&[], &[])
+            };
+            let prometheus = release.start("{}", theirs);
+            let varve = Server::start(ours);
+            let expect = prometheus.http().get("/api/v1/features").data();
+            let found = varve.http().get("/api/v1/features").data();
+            for category in ["templating_functions", "otlp_receiver"] {
+                assert_eq!(found[category], expect[category], "{category}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use super::super::server_with_data;
 use crate::harness::messages::pprof::{Profile, Sample};
-use crate::harness::{Answer, Http, Server, wait_for, wait_until};
+use crate::harness::{Answer, Http, Server, missing, wait_for, wait_until};
 
 const ADMIN: &str = "--web.enable-admin-api";
 
@@ -183,6 +183,33 @@ fn profiles_are_for_administrators() {
         invalid.text().contains("is not from 1 to 120"),
         "{invalid:?}"
     );
-    let missing = server.http().get("/debug/pprof/heap").expect_status(501);
-    assert!(missing.text().contains("not supported"), "{missing:?}");
+}
+
+/// `/debug/pprof/block` was 404, and heap profiles were 501: `promtool debug` wrote no archive.
+#[test]
+fn promtool_collects_all_profiles() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let server = Server::start(&[ADMIN]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let collected = Command::new("promtool")
+        .args(["debug", "all", &server.http().url("")])
+        .current_dir(&dir)
+        .output()
+        .expect("run promtool");
+    assert!(collected.status.success(), "{collected:?}");
+    let unpacked = Command::new("tar")
+        .args(["xzf", "debug.tar.gz"])
+        .current_dir(&dir)
+        .status();
+    assert!(unpacked.expect("run tar").success());
+    let read = |file: &str| std::fs::read(dir.path().join(file)).expect("it is in the archive");
+    for kind in ["block", "goroutine", "heap", "mutex", "threadcreate"] {
+        let profile = Profile::decode(&*read(&format!("{kind}.pb"))).expect("a profile");
+        assert!(profile.sample.is_empty(), "{kind}");
+    }
+    Profile::decode(&*read("cpu.pb")).expect("a profile");
+    let metrics = read("metrics.txt");
+    assert!(String::from_utf8_lossy(&metrics).contains("varve_build_info"));
 }

@@ -188,7 +188,7 @@ pub fn resolve(
         self_scrape_interval: args.self_scrape_interval,
         memory_refuse_at: args.memory_refuse_at,
         remote_read: query::remote_read(args),
-        write: write::write(&args.ingest, memory.share(1, 1)),
+        write: write::write(args, memory.share(1, 1)),
         notifier: rules::notifier(args),
         rules: rules::rules(&args.rules, &query, web.external_url.as_str()),
         local_retention: args.objstore.local_retention,

@@ -4,7 +4,8 @@ use varve_ingest::Limits;
 use varve_system::machine;
 
 use super::automatic::or_default;
-use crate::flags::{IngestArgs, QueueTimeoutStatus};
+use super::features::{DELTA_FEATURE, has_feature};
+use crate::flags::{IngestArgs, QueueTimeoutStatus, ServeArgs};
 
 /// Maximum number of metric families with metadata in a write request.
 const FAMILIES_PER_REQUEST_MAX: usize = 100_000;
@@ -26,15 +27,19 @@ pub struct WriteSettings {
     pub bytes_in_flight_max: usize,
     /// Status of the response to a write that timed out in a queue.
     pub queue_timeout_status: QueueTimeoutStatus,
+    /// Whether OTLP deltas are added up.
+    pub delta_to_cumulative: bool,
 }
 
 /// Returns the settings of write requests in a process that may use `memory` bytes.
-pub(super) fn write(args: &IngestArgs, memory: usize) -> WriteSettings {
+pub(super) fn write(args: &ServeArgs, memory: usize) -> WriteSettings {
+    let ingest = &args.ingest;
     WriteSettings {
-        concurrency_max: args.concurrency_max,
-        body_size_max: args.body_size_max,
-        bytes_in_flight_max: bytes_in_flight_max(args, memory),
-        queue_timeout_status: args.queue_timeout_status,
+        concurrency_max: ingest.concurrency_max,
+        body_size_max: ingest.body_size_max,
+        bytes_in_flight_max: bytes_in_flight_max(ingest, memory),
+        queue_timeout_status: ingest.queue_timeout_status,
+        delta_to_cumulative: has_feature(args, DELTA_FEATURE),
     }
 }
 

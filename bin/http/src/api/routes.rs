@@ -14,6 +14,7 @@ use varve_wire::api::backtest::Backtest;
 use varve_wire::api::churn::ChurnReport;
 use varve_wire::api::explain::Explanations;
 
+use super::admin::profile::EmptyProfile;
 use super::admin::{admin_relabel, admin_tsdb, lifecycle, profile};
 use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
@@ -700,11 +701,24 @@ fn administration() -> Vec<Endpoint> {
             )])
             .gives_other("application/octet-stream")
             .always_open(),
-        get("/debug/pprof/heap", profile::heap)
-            .about("admin", "Responds that heap profiles are not supported")
+        empty_profile("/debug/pprof/block", EmptyProfile::Block),
+        empty_profile("/debug/pprof/goroutine", EmptyProfile::Goroutine),
+        empty_profile("/debug/pprof/heap", EmptyProfile::Heap),
+        empty_profile("/debug/pprof/mutex", EmptyProfile::Mutex),
+        empty_profile("/debug/pprof/threadcreate", EmptyProfile::ThreadCreate),
+        get("/debug/pprof/trace", profile::trace)
+            .about("admin", "Responds that execution traces are those of Go")
             .gives_other("text/plain")
             .always_open(),
     ]
+}
+
+/// Returns the endpoint of a profile that only Go has.
+fn empty_profile(path: &'static str, kind: EmptyProfile) -> Endpoint {
+    get(path, move || profile::empty(kind))
+        .about("admin", "Returns an empty profile: only Go has this kind")
+        .gives_other("application/octet-stream")
+        .always_open()
 }
 
 fn pages() -> Vec<Endpoint> {

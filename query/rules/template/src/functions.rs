@@ -34,6 +34,39 @@ impl Signature {
     }
 }
 
+/// The functions that Prometheus adds to those of Go, sorted.
+pub const FUNCTIONS: [&str; 29] = [
+    "args",
+    "externalURL",
+    "first",
+    "graphLink",
+    "humanize",
+    "humanize1024",
+    "humanizeDuration",
+    "humanizePercentage",
+    "humanizeTimestamp",
+    "label",
+    "match",
+    "now",
+    "parseDuration",
+    "pathPrefix",
+    "query",
+    "reReplaceAll",
+    "safeHtml",
+    "sortByLabel",
+    "stripDomain",
+    "stripPort",
+    "strvalue",
+    "tableLink",
+    "title",
+    "toDuration",
+    "toLower",
+    "toTime",
+    "toUpper",
+    "urlQueryEscape",
+    "value",
+];
+
 const NIL_SAMPLE: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// Returns the types of a function; `None` if there is no such function.

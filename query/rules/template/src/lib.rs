@@ -37,6 +37,7 @@ use varve_query::VectorSample;
 
 pub use builtins::query_escaped;
 pub use environment::Environment;
+pub use functions::FUNCTIONS;
 pub use limits::{DEPTH_MAX, ERROR_SIZE_MAX, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX};
 use parse::Trees;
 pub use print::scientific;

@@ -6,6 +6,14 @@ use varve_query::Point;
 
 use super::*;
 
+#[test]
+fn the_listed_functions_exist() {
+    assert!(FUNCTIONS.is_sorted());
+    for name in FUNCTIONS {
+        assert!(functions::signature(name).is_some(), "{name}");
+    }
+}
+
 fn sample(labels: &[(&str, &str)], value: f64) -> VectorSample {
     let labels = Labels::from_pairs(labels.iter().copied()).unwrap();
     VectorSample {

@@ -33,6 +33,13 @@ fn list(settings: &ServerSettings) -> FeatureList {
                 ("auto_reload_config", settings.auto_reload),
             ]),
         ),
+        (
+            "otlp_receiver",
+            named(&[
+                ("delta_conversion", settings.write.delta_to_cumulative),
+                ("native_delta_ingestion", false),
+            ]),
+        ),
         ("promql", language(settings)),
         ("promql_functions", functions(settings)),
         (
@@ -46,6 +53,10 @@ fn list(settings: &ServerSettings) -> FeatureList {
                 ("keep_firing_for", true),
                 ("concurrent_rule_eval", true),
             ]),
+        ),
+        (
+            "templating_functions",
+            owned(varve_template::FUNCTIONS.map(|name| (name, true))),
         ),
         (
             "tsdb",

@@ -54,11 +54,12 @@ pub(super) fn encode(report: &Report) -> Vec<u8> {
         duration_nanos: nanos(timing.duration),
         period_type: Some(cpu_time),
         period: period_nanos,
+        comment: Vec::new(),
     };
     message.encode_to_vec()
 }
 
-fn nanos(duration: Duration) -> i64 {
+pub(super) fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 

@@ -1,10 +1,12 @@
 //! /debug/pprof: CPU profiles of the running server, in the format of `go tool pprof`
-//! ([decision 25](docs/decisions/server/0025-cpu-profiles.md)).
+//! ([decision 25](docs/decisions/server/0025-cpu-profiles.md)), and empty profiles of the kinds that
+//! only Go has.
 //!
 //! While a profile is taken, the kernel sends SIGPROF for each 10 ms of CPU time that the process
 //! uses, and the handler records the stack. Without a profile there are no timer and no handler.
 //! The profile ends early if the client disconnects or the server stops.
 
+mod empty;
 mod message;
 
 use std::io::Write;
@@ -22,6 +24,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use varve_server::lifecycle::Phase;
 use varve_server::requests::record::RequestRecord;
+
+pub(crate) use empty::EmptyProfile;
 
 use super::request::{audit, check_enabled};
 use crate::error::{ApiError, Result};
@@ -52,11 +56,16 @@ pub(crate) async fn profile(
     result.map_err(ApiError::plain)
 }
 
-/// GET /debug/pprof/heap.
-pub(crate) async fn heap() -> Response {
+/// GET /debug/pprof/heap and the other profiles that only Go has.
+pub(crate) async fn empty(kind: EmptyProfile) -> Result {
+    Ok(respond(compress(&kind.encode())?))
+}
+
+/// GET /debug/pprof/trace.
+pub(crate) async fn trace() -> Response {
     plain(
         StatusCode::NOT_IMPLEMENTED,
-        "heap profiles are not supported; see process_resident_memory_bytes in /metrics\n",
+        "execution traces are those of Go; see --web.enable-admin-api and /debug/pprof/profile\n",
     )
 }
 
@@ -84,6 +93,10 @@ async fn take(app: &App, form: &Form) -> Result {
     let body = spawn_blocking(move || finish(profiler))
         .await
         .map_err(ApiError::internal)??;
+    Ok(respond(body))
+}
+
+fn respond(body: Vec<u8>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
         (
@@ -92,7 +105,7 @@ async fn take(app: &App, form: &Form) -> Result {
         ),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    Ok((headers, body).into_response())
+    (headers, body).into_response()
 }
 
 /// Parses the parameter `seconds`.
@@ -118,9 +131,12 @@ fn finish(profiler: ProfilerGuard<'static>) -> Result<Vec<u8>> {
     // The symbolizer keeps the debug information of the program otherwise.
     backtrace::clear_symbol_cache();
     let report: Report = report.map_err(ApiError::internal)?;
+    compress(&message::encode(&report))
+}
+
+fn compress(message: &[u8]) -> Result<Vec<u8>> {
     let mut out = GzEncoder::new(Vec::new(), Compression::fast());
-    out.write_all(&message::encode(&report))
-        .map_err(ApiError::internal)?;
+    out.write_all(message).map_err(ApiError::internal)?;
     out.finish().map_err(ApiError::internal)
 }
 
