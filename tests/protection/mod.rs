@@ -11,6 +11,7 @@ mod http2;
 mod ingestion;
 mod last_words;
 mod long_labels;
+mod long_urls;
 mod pressure;
 mod running;
 mod unbounded;

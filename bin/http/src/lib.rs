@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::sync::watch;
+use varve_context::{Limit, MemoryBudget};
 
 use api::write::otlp;
 use connection::Server;
@@ -52,11 +53,13 @@ pub use serving::state::HttpState;
 pub async fn serve(state: HttpState, listeners: Listeners, stop: watch::Receiver<bool>) {
     let app = Arc::clone(&state.app);
     let web = Arc::clone(&state.web);
+    let long_heads_size_max = app.settings.web.long_heads_size_max;
     connection::serve(
         Server {
             app,
             web,
             routes: routes(state),
+            long_heads: MemoryBudget::new(Limit::Other("memory of long URLs"), long_heads_size_max),
         },
         listeners,
         stop,

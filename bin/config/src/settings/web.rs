@@ -31,6 +31,9 @@ pub struct WebSettings {
     /// Maximum bytes that a connection may receive before a handler takes them: the heads of
     /// requests, and the starts of their bodies. No memory budget counts them.
     pub receive_size_max: usize,
+    /// Maximum bytes of the long URLs of all connections, and of the heads that are being received
+    /// with them.
+    pub long_heads_size_max: usize,
     /// Limits of a response.
     pub response: ResponseLimits,
     /// Maximum number of responses that wait for slow clients.
@@ -95,6 +98,7 @@ pub(super) fn web(
         body_rate_min: args.min_body_rate,
         connections_max,
         receive_size_max: (memory / RECEIVE_SHARE / connections_max).max(RECEIVE_SIZE_MIN),
+        long_heads_size_max: (memory / LONG_HEADS_SHARE).max(LONG_HEADS_SIZE_MIN),
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),
@@ -116,6 +120,12 @@ pub(super) fn web(
 const RECEIVE_SHARE: usize = 8;
 /// Minimum bytes that a connection may buffer: a URL of 64 KiB and headers.
 const RECEIVE_SIZE_MIN: usize = 96 << 10;
+
+/// The long URLs of all connections may use one in this many bytes of the memory.
+const LONG_HEADS_SHARE: usize = 32;
+/// Minimum bytes of the long URLs of all connections: two of 1 MiB, each of which is copied once
+/// when its buffer grows.
+const LONG_HEADS_SIZE_MIN: usize = 4 << 20;
 
 /// All responses that wait for slow clients may keep one in this many bytes of the memory.
 const SLOW_CLIENTS_SHARE: usize = 8;

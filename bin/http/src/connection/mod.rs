@@ -8,6 +8,7 @@
 //! bytes in plain text.
 
 mod connections;
+mod long_heads;
 mod request_target;
 mod stall;
 mod streams;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Version, header};
+use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
@@ -31,14 +32,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use varve_config::web::ALPN_HTTP2;
+use varve_context::MemoryBudget;
 use varve_server::requests::tenant::Peer;
 
 use super::serving::observe::TooManyConnections;
 use super::serving::route_prefix::Routes;
 use super::web_config::LiveWebConfig;
+use crate::error::RETRY_AFTER_S;
+use crate::params::LongQuery;
+use crate::response::plain;
 use crate::serving::app::App;
+use crate::serving::log_limiter::LogLimiter;
 use crate::serving::metrics::Counted;
 use connections::{Connection, Connections, Evictions, RESERVED_MAX, RequestGuard};
+use long_heads::{HeadLimits, HeadRejected, Replacements};
 use request_target::EscapeTargets;
 use stall::StallGuard;
 use streams::Streams;
@@ -68,12 +75,17 @@ const STREAM_SEND_BUFFER: usize = 64 << 10;
 /// Maximum size of the headers of an HTTP/2 request.
 const HEADERS_SIZE_MAX: u32 = 64 << 10;
 
+/// Log rate limiter of heads that are rejected.
+static REJECTED_LOG: LogLimiter = LogLimiter::new();
+
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) app: Arc<App>,
     pub(crate) web: Arc<LiveWebConfig>,
     pub(crate) routes: Routes,
+    /// The bytes of long URLs, and of heads that become long.
+    pub(crate) long_heads: MemoryBudget,
 }
 
 /// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many
@@ -182,18 +194,17 @@ async fn serve_connection(
     connection: Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Server { app, web, routes } = server;
+    let app = Arc::clone(&server.app);
     let _open = Counted::new(&app.metrics.connections);
     // Responses are sent in few large writes, which Nagle's algorithm would only delay.
     let _best_effort = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok().map(Peer);
     let stalled = app.metrics.connections_stalled.clone();
     let socket = StallGuard::new(stream, app.settings.web.response.stall_timeout, stalled);
-    let web = web.current();
+    let web = server.web.current();
     let Some(tls) = web.tls.clone() else {
         return serve_http(
-            &app,
-            routes,
+            server,
             socket,
             ConnectionContext {
                 peer,
@@ -214,8 +225,7 @@ async fn serve_connection(
         Some(encrypted) => {
             let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
             serve_http(
-                &app,
-                routes,
+                server,
                 encrypted,
                 ConnectionContext { peer, http2 },
                 &connection,
@@ -235,28 +245,65 @@ struct ConnectionContext {
     http2: bool,
 }
 
+/// What all requests of a connection share.
+struct ConnectionRequests {
+    server: Server,
+    replacements: Arc<Replacements>,
+    connection: Arc<Connection>,
+    peer: Option<Peer>,
+}
+
+impl ConnectionRequests {
+    /// Serves a request, or rejects its head.
+    fn serve(
+        &self,
+        mut request: hyper::Request<Incoming>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send + use<> {
+        let rejected = self.replacements.restore(&mut request);
+        let router = self.server.routes.choose(&mut request);
+        let guard = self.connection.begin_request();
+        let peer = self.peer;
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let app = Arc::clone(&self.server.app);
+        async move {
+            match rejected {
+                Some(rejected) => Ok(reject_head(&app, rejected, peer)),
+                None => {
+                    let connections_max = app.settings.web.connections_max;
+                    serve_request(router, request, guard, connections_max).await
+                }
+            }
+        }
+    }
+}
+
 /// Serves HTTP until client or server ends the connection.
 async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    app: &Arc<App>,
-    routes: Routes,
+    server: Server,
     socket: S,
     context: ConnectionContext,
     connection: &Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let connections_max = app.settings.web.connections_max;
-    let shared_connection = Arc::clone(connection);
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let router = routes.choose(&mut request);
-        let guard = shared_connection.begin_request();
-        if let Some(peer) = context.peer {
-            request.extensions_mut().insert(peer);
-        }
-        serve_request(router, request, guard, connections_max)
-    });
-    let builder = builder(app, context.http2);
-    let mut serving =
-        std::pin::pin!(builder.serve_connection(TokioIo::new(EscapeTargets::new(socket)), service));
+    let builder = builder(&server.app, context.http2);
+    let settings = Arc::clone(&server.app.settings);
+    let limits = HeadLimits {
+        memory: server.long_heads.clone(),
+        headers_size_max: settings.web.receive_size_max.min(RECEIVE_BUFFER_MAX),
+    };
+    let replacements = Arc::new(Replacements::default());
+    let socket = EscapeTargets::new(socket, limits, Arc::clone(&replacements));
+    let read_timeout = settings.web.read_timeout;
+    let requests = ConnectionRequests {
+        server,
+        replacements,
+        connection: Arc::clone(connection),
+        peer: context.peer,
+    };
+    let service = service_fn(move |request| requests.serve(request));
+    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
@@ -270,7 +317,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 () = connection.slow() => return,
             }
         }
-        () = connection.idle_for(app.settings.web.read_timeout) => {
+        () = connection.idle_for(read_timeout) => {
             serving.as_mut().graceful_shutdown();
             // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY
             // are served.
@@ -284,6 +331,38 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "Connection ended");
+    }
+}
+
+/// Responds to a request whose head was rejected, and closes its connection.
+fn reject_head(app: &App, rejected: HeadRejected, peer: Option<Peer>) -> Response {
+    let limit = rejected.limit_name();
+    app.metrics.count_limit(Some(limit));
+    if let Some(n_suppressed) = REJECTED_LOG.admit(limit, std::time::Instant::now()) {
+        let client = peer.map(|peer| peer.0.to_string()).unwrap_or_default();
+        tracing::warn!(limit, client, n_suppressed, "Request head rejected");
+    }
+    let (status, text) = rejected.response();
+    let mut response = plain(status, text);
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+    }
+    response
+}
+
+/// Appends the query that was taken out of a URL to the target of a redirect.
+fn append_query(response: &mut Response, query: &LongQuery) {
+    if !response.status().is_redirection() {
+        return;
+    }
+    let Some(location) = response.headers().get(header::LOCATION) else {
+        return;
+    };
+    let whole = [location.as_bytes(), b"?", query.bytes()].concat();
+    if let Ok(whole) = HeaderValue::from_bytes(&whole) {
+        response.headers_mut().insert(header::LOCATION, whole);
     }
 }
 
@@ -306,7 +385,11 @@ async fn serve_request(
         guard.enter_stream().await;
     }
 
+    let long_query = request.extensions().get::<LongQuery>().cloned();
     let mut response = TowerToHyperService::new(router).call(request).await?;
+    if let Some(query) = long_query {
+        append_query(&mut response, &query);
+    }
     if !has_permit && !is_http2 {
         response
             .headers_mut()

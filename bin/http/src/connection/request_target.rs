@@ -4,18 +4,24 @@
 //! them, so commands such as `curl -g 'http://…/api/v1/query?query=up{job="node"}'` work with
 //! Prometheus.
 //!
-//! The head of a request is held back until it is complete. Bodies pass through. Nothing is escaped
-//! in HTTP/2, after a request with `Transfer-Encoding` or an invalid or repeated `Content-Length`,
-//! and in a head above [`HEAD_SIZE_MAX`]. hyper answers these, and heads that end too early.
+//! The head of a request is held back until it is complete. Bodies pass through. The query of a long
+//! URL is taken out, and a head that is too large is replaced (see [`long_heads`](super::long_heads)).
+//! None of this happens in HTTP/2, and after a request with `Transfer-Encoding` or an invalid or
+//! repeated `Content-Length`. hyper answers these, and heads that end too early.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Maximum size of a head that is escaped.
-const HEAD_SIZE_MAX: usize = 64 << 10;
+use super::long_heads::{
+    DISCARDED_SIZE_MAX, HEAD_SIZE_MAX, HeadBuffer, HeadLimits, HeadRejected,
+    REQUEST_LINE_TAKEN_MIN, Replacement, Replacements, substitute,
+};
+use crate::params::LongQuery;
+
 /// Capacity that a buffer keeps between two requests.
 const BUFFER_KEPT_MAX: usize = 4 << 10;
 /// Minimum number of bytes that are read at once while a head is expected. hyper's buffer for
@@ -27,8 +33,10 @@ const READ_SIZE_MIN: usize = 1 << 10;
 pub(super) struct EscapeTargets<S> {
     socket: S,
     next: Next,
+    limits: HeadLimits,
+    replacements: Arc<Replacements>,
     /// The start of a head that is not complete.
-    head: Vec<u8>,
+    head: HeadBuffer,
     /// Start of the last line of `head`.
     line_at: usize,
     /// Bytes to return, from `ready_at` on.
@@ -44,14 +52,30 @@ enum Next {
     Body(u64),
     /// Anything, to the end of the connection.
     Passthrough,
+    /// The rest of a head that is rejected.
+    Discarded(Discarded),
+    /// Nothing that is read: the last request was rejected.
+    Closed,
+}
+
+/// The part of a rejected head that has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Discarded {
+    rejected: HeadRejected,
+    size: usize,
+    /// Whether its last line is blank as far as it has been read.
+    is_blank: bool,
 }
 
 impl<S> EscapeTargets<S> {
-    pub(super) fn new(socket: S) -> Self {
+    /// Wraps a socket. What is taken out of heads goes to `replacements`.
+    pub(super) fn new(socket: S, limits: HeadLimits, replacements: Arc<Replacements>) -> Self {
         Self {
             socket,
             next: Next::Head,
-            head: Vec::new(),
+            head: HeadBuffer::new(&limits.memory),
+            limits,
+            replacements,
             line_at: 0,
             ready: Vec::new(),
             ready_at: 0,
@@ -73,6 +97,8 @@ impl<S> EscapeTargets<S> {
                     self.next = after(left - n as u64);
                 }
                 Next::Head => bytes = self.take_line(bytes),
+                Next::Discarded(discarded) => bytes = self.discard(discarded, bytes),
+                Next::Closed => return,
             }
         }
     }
@@ -82,47 +108,136 @@ impl<S> EscapeTargets<S> {
     fn take(&mut self, received: &[u8]) -> bool {
         self.receive(received);
         if received.is_empty() {
-            self.release(Next::Passthrough, None);
+            self.end();
         }
         !received.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Makes a head available that ends too early.
+    fn end(&mut self) {
+        if let Next::Discarded(discarded) = self.next {
+            self.reject(discarded.rejected);
+            return;
+        }
+        // A part is as incomplete as the whole, and hyper's buffer is smaller than a long head.
+        let size = self.head.bytes().len().min(HEAD_SIZE_MAX);
+        self.ready.extend_from_slice(&self.head.bytes()[..size]);
+        self.next = Next::Passthrough;
+        self.line_at = 0;
+        self.head.clear(BUFFER_KEPT_MAX);
     }
 
     /// Moves bytes to `head`, up to the end of a line. Returns the rest. Drops empty lines before a
     /// request.
     fn take_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let end = line_end(bytes).unwrap_or(bytes.len());
-        self.head.extend_from_slice(&bytes[..end]);
-        if self.head.len() > HEAD_SIZE_MAX {
-            self.release(Next::Passthrough, None);
-        } else if self.head.ends_with(b"\n") {
-            let is_blank = is_blank(&self.head[self.line_at..]);
+        if let Err(rejected) = self.head.extend(&bytes[..end]) {
+            self.next = Next::Discarded(Discarded {
+                rejected,
+                size: self.head.bytes().len(),
+                is_blank: is_blank(&self.head.bytes()[self.line_at..]),
+            });
+            self.head.clear(BUFFER_KEPT_MAX);
+            return bytes;
+        }
+        let head = self.head.bytes();
+        if head.ends_with(b"\n") {
+            let is_blank = is_blank(&head[self.line_at..]);
             if is_blank && self.line_at == 0 {
-                self.head.clear();
+                self.head.clear(BUFFER_KEPT_MAX);
             } else if is_blank {
-                self.release(after_head(&self.head), escaped(&self.head));
+                self.release();
             } else {
-                self.line_at = self.head.len();
+                self.line_at = head.len();
             }
         }
         &bytes[end..]
     }
 
-    /// Makes the head available, as it is or escaped.
-    fn release(&mut self, next: Next, escaped: Option<Vec<u8>>) {
-        self.ready
-            .extend_from_slice(escaped.as_deref().unwrap_or(&self.head));
-        self.next = next;
+    /// Drops bytes of a rejected head, up to the end of a line. Returns the rest.
+    fn discard<'b>(&mut self, mut discarded: Discarded, bytes: &'b [u8]) -> &'b [u8] {
+        let end = line_end(bytes).unwrap_or(bytes.len());
+        let part = &bytes[..end];
+        discarded.size += part.len();
+        discarded.is_blank &= is_blank(part);
+        let is_complete = discarded.is_blank && part.ends_with(b"\n");
+        if is_complete || discarded.size > DISCARDED_SIZE_MAX {
+            self.reject(discarded.rejected);
+        } else {
+            discarded.is_blank |= part.ends_with(b"\n");
+            self.next = Next::Discarded(discarded);
+        }
+        &bytes[end..]
+    }
+
+    /// Makes a complete head available: as it is, escaped, or without its query.
+    fn release(&mut self) {
+        self.next = after_head(self.head.bytes());
         self.line_at = 0;
-        clear(&mut self.head);
+        let head = self.head.bytes();
+        let line_size = line_end(head).unwrap_or(head.len());
+        if head.len() <= HEAD_SIZE_MAX && line_size <= REQUEST_LINE_TAKEN_MIN {
+            let escaped = escaped(head);
+            self.ready
+                .extend_from_slice(escaped.as_deref().unwrap_or(head));
+            self.head.clear(BUFFER_KEPT_MAX);
+        } else if let Err(rejected) = self.release_long(line_size) {
+            self.reject(rejected);
+        }
+    }
+
+    /// Makes a head with a long request line or long headers available.
+    fn release_long(&mut self, line_size: usize) -> Result<(), HeadRejected> {
+        let head = self.head.bytes();
+        let (line, headers) = head.split_at(line_size);
+        let headers_size_max = self.limits.headers_size_max;
+        if headers.len() + REQUEST_LINE_TAKEN_MIN > headers_size_max {
+            return Err(HeadRejected::HeadersTooLarge(headers_size_max));
+        }
+        let Some(TargetParts { query, version }) = TargetParts::find(line) else {
+            // hyper responds to what is no URL.
+            if line_size > HEAD_SIZE_MAX {
+                return Err(HeadRejected::PathTooLong);
+            }
+            self.ready.extend_from_slice(head);
+            self.head.clear(BUFFER_KEPT_MAX);
+            return Ok(());
+        };
+        if query > REQUEST_LINE_TAKEN_MIN {
+            return Err(HeadRejected::PathTooLong);
+        }
+        let path = line[..=query].to_vec();
+        let rest = head[version..].to_vec();
+        let (mut bytes, charge) = self.head.take();
+        bytes.truncate(version);
+        bytes.drain(..=query);
+        let long_query = LongQuery::new(bytes, charge);
+        let marker = self.replacements.add(Replacement::Query(long_query));
+        self.ready.extend_from_slice(&path);
+        self.ready.extend_from_slice(marker.as_bytes());
+        self.ready.extend_from_slice(&rest);
+        Ok(())
+    }
+
+    /// Makes the substitute of a rejected head available.
+    fn reject(&mut self, rejected: HeadRejected) {
+        let marker = self.replacements.add(Replacement::Rejected(rejected));
+        self.ready.extend_from_slice(&substitute(&marker));
+        self.next = Next::Closed;
+        self.line_at = 0;
+        self.head.clear(BUFFER_KEPT_MAX);
     }
 
     /// Returns what follows received bytes if they pass through as they are: a part of a body, or a
     /// head without anything to escape, with a part of its body.
     fn passes_unchanged(&self, received: &[u8]) -> Option<Next> {
         let (next, body) = match self.next {
-            Next::Head if self.head.is_empty() => {
+            Next::Head if self.head.bytes().is_empty() => {
                 let (head, body) = received.split_at(head_end(received)?);
-                (after_head(head), escaped(head).is_none().then_some(body)?)
+                if head.len() > REQUEST_LINE_TAKEN_MIN || escaped(head).is_some() {
+                    return None;
+                }
+                (after_head(head), body)
             }
             next => (next, received),
         };
@@ -130,8 +245,24 @@ impl<S> EscapeTargets<S> {
             Next::Passthrough => Some(Next::Passthrough),
             Next::Body(left) => left.checked_sub(body.len() as u64).map(after),
             Next::Head if body.is_empty() && !received.is_empty() => Some(Next::Head),
-            Next::Head => None,
+            Next::Head | Next::Discarded(_) | Next::Closed => None,
         }
+    }
+}
+
+/// Positions in a request line with a query.
+struct TargetParts {
+    /// That of the `?`.
+    query: usize,
+    /// That of the space before the version.
+    version: usize,
+}
+
+impl TargetParts {
+    fn find(line: &[u8]) -> Option<Self> {
+        let query = line.iter().position(|&byte| byte == b'?')?;
+        let version = line.iter().rposition(|&byte| byte == b' ')?;
+        (version > query).then_some(Self { query, version })
     }
 }
 
@@ -227,6 +358,21 @@ fn escape(byte: u8) -> Option<&'static [u8]> {
     }
 }
 
+impl<S: AsyncRead + Unpin> EscapeTargets<S> {
+    /// Drops what the peer still sends. hyper must not see the end of the stream: it would drop the
+    /// response. It stops to read once the response is sent.
+    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut bytes = [0; READ_SIZE_MIN];
+            let mut received = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.socket).poll_read(cx, &mut received))?;
+            if received.filled().is_empty() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for EscapeTargets<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -234,6 +380,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for EscapeTargets<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.ready_at == self.ready.len() {
+            if self.next == Next::Closed {
+                return self.poll_closed(cx);
+            }
             if self.next == Next::Head && buf.remaining() < READ_SIZE_MIN {
                 let mut bytes = [0; READ_SIZE_MIN];
                 let mut received = ReadBuf::new(&mut bytes);
@@ -301,9 +450,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for EscapeTargets<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::VecDeque;
     use std::future::poll_fn;
+
+    use varve_context::{Limit, MemoryBudget};
+
+    use super::super::long_heads::LONG_HEAD_SIZE_MAX;
+    use super::*;
+    use crate::params::url_query;
 
     /// Receives pieces, one with each read.
     struct Pieces(VecDeque<Vec<u8>>);
@@ -326,15 +480,32 @@ mod tests {
 
     /// Returns what is read, `read_size` bytes at a time, if `size` bytes arrive with each piece.
     async fn read(sent: &[u8], size: usize, read_size: usize) -> Vec<u8> {
-        let mut socket =
-            EscapeTargets::new(Pieces(sent.chunks(size).map(<[u8]>::to_vec).collect()));
+        read_with(sent, size, read_size, &Arc::default()).await
+    }
+
+    /// As [`read`], with what is taken out of heads in `replacements`.
+    async fn read_with(
+        sent: &[u8],
+        size: usize,
+        read_size: usize,
+        replacements: &Arc<Replacements>,
+    ) -> Vec<u8> {
+        let pieces = Pieces(sent.chunks(size).map(<[u8]>::to_vec).collect());
+        let limits = HeadLimits {
+            memory: MemoryBudget::new(Limit::Other("test"), 4 << 20),
+            headers_size_max: 96 << 10,
+        };
+        let mut socket = EscapeTargets::new(pieces, limits, Arc::clone(replacements));
         let mut read = Vec::new();
         let mut buffer = vec![0; read_size];
         loop {
             let mut buf = ReadBuf::new(&mut buffer);
-            poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buf))
-                .await
-                .unwrap();
+            let polled = poll_fn(|cx| match Pin::new(&mut socket).poll_read(cx, &mut buf) {
+                // Nothing follows a rejected head.
+                Poll::Pending => Poll::Ready(Ok(())),
+                ready => ready,
+            });
+            polled.await.unwrap();
             if buf.filled().is_empty() {
                 return read;
             }
@@ -411,15 +582,71 @@ mod tests {
         }
         let preface = format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{raw}");
         check(&preface, &preface).await;
-        let long = format!(
-            "GET /?\"{} HTTP/1.1\r\n\r\n{raw}",
-            "x".repeat(HEAD_SIZE_MAX)
-        );
-        for size in [1_000, long.len()] {
-            assert!(
-                read(long.as_bytes(), size, 128 << 10).await == long.as_bytes(),
-                "pieces of {size} bytes"
+    }
+
+    /// Returns the query that was taken out of a head, which the head that hyper gets names.
+    fn restored(head: &[u8], replacements: &Replacements) -> Result<Vec<u8>, HeadRejected> {
+        let head = std::str::from_utf8(head).unwrap();
+        let target = head.split(' ').nth(1).unwrap();
+        let mut request = axum::http::Request::builder().uri(target).body(()).unwrap();
+        match replacements.restore(&mut request) {
+            Some(rejected) => Err(rejected),
+            None => {
+                assert_eq!(request.uri().query(), None, "{target}");
+                let query = url_query(request.uri(), request.extensions());
+                Ok(query.to_vec())
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_query_is_taken_out_of_the_head() {
+        let body = "GET /?\" HTTP/1.1\r\n\r\n";
+        for query_size in [REQUEST_LINE_TAKEN_MIN, HEAD_SIZE_MAX, 1 << 20] {
+            let query = "x\"".repeat(query_size / 2);
+            let length = body.len();
+            let sent = format!(
+                "POST /a?{query} HTTP/1.1\r\nA: ?\r\nContent-Length: {length}\r\n\r\n{body}{body}"
             );
+            for size in [1_000, 100_000, sent.len()] {
+                let replacements = Arc::default();
+                let found = read_with(sent.as_bytes(), size, 128 << 10, &replacements).await;
+                let found = String::from_utf8(found).unwrap();
+                let expect = format!(
+                    "POST /a?varve-long-query=1 HTTP/1.1\r\nA: ?\r\nContent-Length: {length}\r\n\r\n{body}\
+                     GET /?%22 HTTP/1.1\r\n\r\n"
+                );
+                assert_eq!(found, expect, "{query_size} bytes in pieces of {size}");
+                let restored = restored(found.as_bytes(), &replacements);
+                assert_eq!(restored, Ok(query.clone().into_bytes()));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_is_replaced() {
+        let long = |size: usize| "x".repeat(size);
+        let url = |size| format!("GET /?{} HTTP/1.1\r\n", long(size));
+        let path = |size| format!("GET /{}?a HTTP/1.1\r\n", long(size));
+        let headers = |size| format!("GET /?a HTTP/1.1\r\nA: {}\r\n", long(size));
+        for (head, expect) in [
+            (url(2 << 20), HeadRejected::TooLarge),
+            (url(LONG_HEAD_SIZE_MAX), HeadRejected::TooLarge),
+            (headers(2 << 20), HeadRejected::TooLarge),
+            (headers(96 << 10), HeadRejected::HeadersTooLarge(96 << 10)),
+            (path(HEAD_SIZE_MAX), HeadRejected::PathTooLong),
+            (path(REQUEST_LINE_TAKEN_MIN), HeadRejected::PathTooLong),
+            // The end of the stream instead of the end of the head.
+            (url(20 << 20), HeadRejected::TooLarge),
+        ] {
+            let sent = format!("{head}\r\nGET /next HTTP/1.1\r\n\r\n");
+            for size in [100_000, sent.len()] {
+                let replacements = Arc::default();
+                let found = read_with(sent.as_bytes(), size, 128 << 10, &replacements).await;
+                let what = format!("{expect:?} in pieces of {size} bytes");
+                assert_eq!(restored(&found, &replacements), Err(expect), "{what}");
+                assert!(!String::from_utf8_lossy(&found).contains("next"), "{what}");
+            }
         }
     }
 }

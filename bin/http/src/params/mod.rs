@@ -6,12 +6,14 @@
 mod form;
 mod label_name;
 mod selectors;
+mod url_query;
 mod values;
 mod yaml;
 
 pub(crate) use form::Form;
 pub(crate) use label_name::unescape_label_name;
 pub(crate) use selectors::{invalid_match, parse_selector, parse_selectors};
+pub(crate) use url_query::{LongQuery, short_url_query, url_query};
 pub(crate) use values::{go_reason, parse_bool, parse_int};
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::app::App;
 use super::compression::BodyCoding;
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::Form;
+use crate::params::{Form, LongQuery, url_query};
 use crate::requester::record_of;
 
 /// Maximum size of a form in bytes, as in Go.
@@ -250,19 +250,27 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
         })?;
         let body = read(body, limits, &mut charge).await?;
         (form, charge) = match coding {
-            BodyCoding::Identity if body.len() <= FORM_INLINE_MAX => parse_form(&body, charge)?,
+            BodyCoding::Identity if body.len() <= FORM_INLINE_MAX => {
+                add_parameters(form, &body, charge)?
+            }
             _ => {
                 decode(move || match coding {
-                    BodyCoding::Identity => parse_form(&body, charge),
+                    BodyCoding::Identity => add_parameters(form, &body, charge),
                     BodyCoding::Compressed(coding) => {
-                        parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge)
+                        let decoded = coding.decode(&body, FORM_SIZE_MAX, &mut charge)?;
+                        add_parameters(form, &decoded, charge)
                     }
                 })
                 .await??
             }
         };
     }
-    form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
+    let query = url_query(&parts.uri, &parts.extensions);
+    if query.len() <= FORM_INLINE_MAX {
+        form.add(query)?;
+    } else if let Some(long) = parts.extensions.get::<LongQuery>().cloned() {
+        (form, charge) = decode(move || add_parameters(form, long.bytes(), charge)).await??;
+    }
     record.note_parameters(form.shown(), charge);
     Ok(form)
 }
@@ -285,11 +293,11 @@ pub(crate) async fn decode<T: Send + 'static>(
     decoding.await.map_err(ApiError::internal)
 }
 
-/// Parses a form whose bytes are charged already. Returns the charge of its parameters.
-fn parse_form(body: &[u8], mut charge: Charge) -> Result<(Form, Charge)> {
-    let mut form = Form::default();
-    charge.grow_without_waiting(LOSSY_GROWTH * body.len())?;
-    form.add(body)?;
+/// Adds parameters, whose encoded bytes are charged already, to a form. Returns the form with the
+/// charge of all its parameters.
+fn add_parameters(mut form: Form, encoded: &[u8], mut charge: Charge) -> Result<(Form, Charge)> {
+    charge.grow_without_waiting(LOSSY_GROWTH * encoded.len())?;
+    form.add(encoded)?;
     let size = FORM_COPIES * form.size();
     charge.grow_without_waiting(size.saturating_sub(charge.size()))?;
     charge.shrink(charge.size().saturating_sub(size));

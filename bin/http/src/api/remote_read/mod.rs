@@ -26,7 +26,7 @@ use varve_model::{Labels, SampleColumns};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::Form;
+use crate::params::{Form, short_url_query};
 use crate::requester::{RequestedBy, record_of};
 use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
@@ -100,7 +100,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
 /// Returns the timeout in the URL. The body is the message, not a form.
 fn timeout(request: &Request) -> Result<Option<Duration>> {
     let mut form = Form::default();
-    form.add(request.uri().query().unwrap_or_default().as_bytes())?;
+    form.add(short_url_query(request.uri(), request.extensions())?)?;
     form.timeout()
 }
 

@@ -11,7 +11,7 @@ use varve_ingest::text::{Import, NanMeaning, TextFormat};
 
 use super::ingest::{ingest, respond};
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::params::{Form, parse_int};
+use crate::params::{Form, parse_int, short_url_query};
 use crate::serving::request_body::header_text;
 use crate::serving::state::HttpState;
 
@@ -47,7 +47,7 @@ pub(crate) async fn json_lines(State(state): State<HttpState>, request: Request)
 
 async fn import(state: &HttpState, request: Request, format: TextFormat) -> Result {
     let timeout = state.app.settings.web.read_timeout;
-    let query = request.uri().query().unwrap_or_default();
+    let query = short_url_query(request.uri(), request.extensions()).map_err(ApiError::plain)?;
     let import = read(request.headers(), query, format, timeout).map_err(ApiError::plain)?;
     let write = ingest(state, request, move |receiver, origin, body| {
         receiver.import(origin, body, &import)
@@ -55,7 +55,12 @@ async fn import(state: &HttpState, request: Request, format: TextFormat) -> Resu
     respond(&write.await?, StatusCode::NO_CONTENT)
 }
 
-fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration) -> Result<Import> {
+fn read(
+    headers: &HeaderMap,
+    query: &[u8],
+    format: TextFormat,
+    timeout: Duration,
+) -> Result<Import> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     let compression = Compression::from_content_encoding(encoding).ok_or_else(|| {
         let reason =
@@ -63,7 +68,7 @@ fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration)
         ApiError::new(ErrorKind::UnsupportedMedia, reason)
     })?;
     let mut form = Form::default();
-    form.add(query.as_bytes())?;
+    form.add(query)?;
     let default_timestamp_ms = match form.first("timestamp") {
         "" => Timestamp::now().as_millisecond(),
         text => {
@@ -138,7 +143,12 @@ mod tests {
     fn headers_and_parameters_select_format_and_labels() {
         let mut headers = HeaderMap::new();
         let read = |headers: &HeaderMap, query: &str| {
-            read(headers, query, TextFormat::Prometheus, Duration::MAX)
+            read(
+                headers,
+                query.as_bytes(),
+                TextFormat::Prometheus,
+                Duration::MAX,
+            )
         };
         let plain = read(&headers, "extra_label=job%3Dx&extra_label=a=b=c").unwrap();
         assert_eq!(plain.compression, Compression::Identity);
