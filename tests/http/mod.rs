@@ -8,6 +8,7 @@ mod import;
 mod like_prometheus;
 mod metadata;
 mod protocol;
+mod push;
 mod query;
 mod rejects;
 mod route_prefix;

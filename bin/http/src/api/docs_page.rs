@@ -76,7 +76,11 @@ fn row(endpoint: &Endpoint, anchors: &[String]) -> String {
     };
     format!(
         "| `{}` | {} | {parameters} | {about} |\n",
-        endpoint.path.replace('{', "<").replace('}', ">"),
+        endpoint
+            .path
+            .replace("{*", "<")
+            .replace('{', "<")
+            .replace('}', ">"),
         endpoint.methods.join(" "),
     )
 }

@@ -16,7 +16,7 @@ struct Document {
     openapi: &'static str,
     info: Value,
     servers: Value,
-    paths: BTreeMap<&'static str, Map<String, Value>>,
+    paths: BTreeMap<String, Map<String, Value>>,
     components: Value,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &s
     });
     let mut paths: BTreeMap<_, Map<String, Value>> = BTreeMap::new();
     for endpoint in endpoints {
-        let operations = paths.entry(endpoint.path).or_default();
+        let operations = paths.entry(described_path(endpoint.path)).or_default();
         for method in endpoint.methods {
             operations.insert(
                 method.to_lowercase(),
@@ -132,6 +132,11 @@ fn enveloped(data: Value) -> Value {
     )
 }
 
+/// Returns a path of the router as OpenAPI writes it. OpenAPI has no parameter of several elements.
+fn described_path(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
 /// Returns an id for a path: `get-api-v1-label-name-values`.
 fn operation_id(path: &str, method: &str) -> String {
     let words = path
@@ -152,7 +157,8 @@ mod tests {
         let mut ids = std::collections::BTreeSet::new();
         for endpoint in endpoints() {
             for method in endpoint.methods {
-                let operation = &document["paths"][endpoint.path][method.to_lowercase()];
+                let path = described_path(endpoint.path);
+                let operation = &document["paths"][path][method.to_lowercase()];
                 assert!(
                     operation["summary"]
                         .as_str()

@@ -26,7 +26,7 @@ use super::status::{
     relabel, relabel_test, self_metrics, senders, status_runtime, status_tsdb, teams, top_queries,
     usage,
 };
-use super::write::{import, otlp, remote_write};
+use super::write::{import, otlp, push, remote_write};
 use super::{export, federate, remote_read, rules, search};
 use crate::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::openapi::{
@@ -177,6 +177,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         scraping(),
         state(),
         messages(),
+        imports(),
         administration(),
         pages(),
     ];
@@ -595,6 +596,11 @@ fn messages() -> Vec<Endpoint> {
             .for_tenants()
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
+    ]
+}
+
+fn imports() -> Vec<Endpoint> {
+    vec![
         post("/api/v1/import/prometheus", import::prometheus)
             .about(
                 "import",
@@ -603,6 +609,24 @@ fn messages() -> Vec<Endpoint> {
             .for_tenants()
             .takes([EXTRA_LABEL, IMPORT_TIMESTAMP, NAN])
             .takes_message("text/plain"),
+        Endpoint::new(
+            "/api/v1/import/prometheus/metrics/{*labels}",
+            &["DELETE", "POST", "PUT"],
+            push::push,
+        )
+        .about("import", "Stores what a push library sends")
+        .for_tenants()
+        .takes([
+            required(
+                "labels",
+                Path,
+                "The labels of the group: `job/<job>`, then pairs of label and value.",
+            ),
+            EXTRA_LABEL,
+            IMPORT_TIMESTAMP,
+            NAN,
+        ])
+        .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
             .about(
                 "import",

@@ -42,7 +42,11 @@ impl TooManyConnections {
 pub(crate) async fn record(mut request: Request, next: Next) -> Response {
     // Prometheus writes path parameters as `:name`.
     let route = match request.extensions().get::<MatchedPath>() {
-        Some(path) => path.as_str().replace('{', ":").replace('}', ""),
+        Some(path) => path
+            .as_str()
+            .replace("{*", ":")
+            .replace('{', ":")
+            .replace('}', ""),
         None => String::new(),
     };
     let record = record_for(&request, route);

@@ -16,6 +16,9 @@ const WRITE_PATHS: [&str; 5] = [
     EXPORT_PATH,
 ];
 
+/// The path of push libraries, whose PUT and DELETE are writes, too.
+const PUSH_PATH: &str = "/api/v1/import/prometheus/metrics";
+
 /// Paths of Varve's own reads that compute with what a client sends: no page of another origin has
 /// a reason to start this work.
 const SAME_ORIGIN_PATHS: [&str; 5] = [
@@ -41,7 +44,9 @@ pub(crate) fn allows_cross_origin(method: &Method, path: &str) -> bool {
 /// Returns the scope that a request needs.
 pub(crate) fn required_scope(method: &Method, path: &str) -> Scope {
     let is_change = matches!(*method, Method::DELETE | Method::PUT);
-    if is_change || is_under(path, &ADMIN_PATHS) {
+    if is_under(path, &[PUSH_PATH]) {
+        Scope::Write
+    } else if is_change || is_under(path, &ADMIN_PATHS) {
         Scope::Admin
     } else if is_under(path, &WRITE_PATHS) {
         Scope::Write
@@ -77,6 +82,11 @@ mod tests {
             Scope::Write,
         );
         check(Method::POST, EXPORT_PATH, Scope::Write);
+        let pushed = "/api/v1/import/prometheus/metrics/job/x";
+        for method in [Method::POST, Method::PUT, Method::DELETE] {
+            check(method, pushed, Scope::Write);
+        }
+        check(Method::PUT, "/api/v1/import/prometheus", Scope::Admin);
         check(Method::POST, "/thanos.Store/Series", Scope::Read);
         check(Method::GET, "/api/v1/status/queries", Scope::Read);
         check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);

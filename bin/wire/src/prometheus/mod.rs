@@ -1,5 +1,6 @@
 //! Messages of Prometheus' protocols.
 
 pub mod exposition;
+pub mod pushed;
 pub mod remote_read;
 pub mod types;

@@ -46,13 +46,27 @@ pub(crate) async fn json_lines(State(state): State<HttpState>, request: Request)
 }
 
 async fn import(state: &HttpState, request: Request, format: TextFormat) -> Result {
-    let timeout = state.app.settings.web.read_timeout;
-    let query = short_url_query(request.uri(), request.extensions()).map_err(ApiError::plain)?;
-    let import = read(request.headers(), query, format, timeout).map_err(ApiError::plain)?;
+    let import = Import {
+        format,
+        ..settings(state, &request)?
+    };
     let write = ingest(state, request, move |receiver, origin, body| {
         receiver.import(origin, body, &import)
     });
     respond(&write.await?, StatusCode::NO_CONTENT)
+}
+
+/// Returns what headers and URL of a request say. The content type selects a text format.
+///
+/// # Errors
+/// Plain text: if a header or a parameter is invalid.
+pub(super) fn settings(state: &HttpState, request: &Request) -> Result<Import> {
+    let timeout = state.app.settings.web.read_timeout;
+    let headers = request.headers();
+    let format = format_of(header_text(headers, header::CONTENT_TYPE));
+    short_url_query(request.uri(), request.extensions())
+        .and_then(|query| read(headers, query, format, timeout))
+        .map_err(ApiError::plain)
 }
 
 fn read(
