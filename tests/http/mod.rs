@@ -6,6 +6,7 @@ mod exemplars;
 mod export;
 mod import;
 mod like_prometheus;
+mod listings;
 mod metadata;
 mod protocol;
 mod push;
