@@ -1,6 +1,7 @@
 //! The HTTP API, request by request.
 
 pub(crate) mod api;
+mod clients;
 mod costs;
 mod exemplars;
 mod export;
