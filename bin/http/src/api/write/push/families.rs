@@ -19,6 +19,8 @@ use varve_wire::prometheus::types::SpanMessage;
 const BYTES_PER_BYTE: usize = 32;
 /// Maximum bytes of the message of a metric.
 const METRIC_SIZE_MAX: usize = 1 << 20;
+/// The last line of a text.
+const END: &str = "# EOF\n";
 
 /// The numbers of the types in messages.
 mod kind {
@@ -62,7 +64,8 @@ pub(super) fn to_text(
             FamilyError::Write(error) => error,
         })?;
     }
-    text.text.push_str("# EOF\n");
+    text.reserve(END.len())?;
+    text.text.push_str(END);
     Ok(text)
 }
 

@@ -203,3 +203,47 @@ fn bodies_beyond_a_bound_or_malformed_are_errors() {
     let error = to_text(&body("m", 4, large), TEXT_SIZE_MAX, &memory).unwrap_err();
     assert!(error.to_string().contains("pushed metric size"), "{error}");
 }
+
+/// Every cut and every flipped bit of a body is an error or a text, all of whose memory is charged.
+#[test]
+fn damaged_bodies_do_no_harm() {
+    let native = PushedHistogram {
+        sample_count: 6,
+        schema: 3,
+        zero_count: 2,
+        positive_span: vec![SpanMessage {
+            offset: -1,
+            length: 3,
+        }],
+        positive_delta: vec![i64::MAX, 1, -1],
+        negative_count: vec![f64::MIN_POSITIVE, f64::NAN],
+        bucket: vec![PushedBucket {
+            upper_bound: f64::MAX,
+            cumulative_count: u64::MAX,
+            cumulative_count_float: 0.5,
+        }],
+        ..PushedHistogram::default()
+    };
+    let mut valid = body("m", 4, histogram(native));
+    let gauge = PushedMetric {
+        gauge: value(1.5),
+        timestamp_ms: Some(i64::MIN),
+        ..PushedMetric::default()
+    };
+    valid.extend(body("a.b", 1, gauge));
+    let memory = MemoryBudget::new(Limit::Other("test"), 1 << 30);
+    let read = |body: &[u8]| {
+        if let Ok(text) = to_text(body, TEXT_SIZE_MAX, &memory) {
+            assert!(text.charge.size() >= text.text.capacity());
+        }
+        assert_eq!(memory.used(), 0);
+    };
+    for cut in 0..=valid.len() {
+        read(&valid[..cut]);
+    }
+    for bit in 0..8 * valid.len() {
+        let mut damaged = valid.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        read(&damaged);
+    }
+}
