@@ -257,15 +257,18 @@ fn wait_for_ready(mut process: Process, http: impl FnOnce(SocketAddr) -> Http) -
     (process, http)
 }
 
-/// Returns the command that starts a server on a free port.
+/// Returns the command that starts a server, on a free port unless a flag has another.
 pub(crate) fn serve_command(data_dir: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
-    command.args(["serve", "--web.listen-address=127.0.0.1:0"]);
-    if !flags
-        .iter()
-        .any(|flag| flag.starts_with("--self-scrape-interval="))
-    {
-        command.arg("--self-scrape-interval=0");
+    command.arg("serve");
+    for default in [
+        "--web.listen-address=127.0.0.1:0",
+        "--self-scrape-interval=0",
+    ] {
+        let (name, _) = default.split_once('=').expect("a flag with a value");
+        if !flags.iter().any(|flag| flag.starts_with(name)) {
+            command.arg(default);
+        }
     }
     command
         .arg(format!("--storage.tsdb.path={}", data_dir.display()))

@@ -1,6 +1,7 @@
 //! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types,
 //! and must store the same.
 
+mod collector;
 mod grpc;
 mod protocol;
 mod traces;
