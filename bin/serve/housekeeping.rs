@@ -9,18 +9,22 @@ use std::time::Duration;
 use varve_context::Interrupt;
 use varve_http::App;
 use varve_http::web_config::LiveWebConfig;
-use varve_server::notifications::RETENTION_HELD;
+use varve_server::notifications::{RETENTION_HELD, Topic};
+use varve_server::store::Store;
 
 /// Interval at which memory is checked and active requests are recorded.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Rounds between two checks of the web configuration: a second.
 const WEB_CONFIG_ROUNDS: u32 = 10;
+/// Interval at which the server looks for failures of which it notifies. Each look writes a file.
+const FAILURES_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Starts the housekeeping thread, which ends with the server.
+/// Starts the housekeeping threads, which end with the server.
 ///
 /// # Errors
-/// If the thread cannot be spawned.
+/// If a thread cannot be spawned.
 pub(super) fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> io::Result<()> {
+    start_to_notify(Weak::clone(&app))?;
     let work = move || {
         for round in (0..WEB_CONFIG_ROUNDS).cycle() {
             let Some(app) = app.upgrade() else { return };
@@ -41,6 +45,47 @@ pub(super) fn start(app: Weak<App>, web: Arc<LiveWebConfig>) -> io::Result<()> {
         .name("housekeeping".to_owned())
         .spawn(work)
         .map(drop)
+}
+
+/// Starts the thread that notifies of failures. It may wait for a disk that hangs.
+fn start_to_notify(app: Weak<App>) -> io::Result<()> {
+    thread::Builder::new()
+        .name("notify-failures".to_owned())
+        .spawn(move || {
+            while let Some(app) = app.upgrade() {
+                let store = app.store();
+                if let Some(store) = &store {
+                    notify_of_failures(&app, store);
+                }
+                drop(app);
+                let is_open = store.is_some();
+                drop(store);
+                thread::sleep(if is_open { FAILURES_INTERVAL } else { INTERVAL });
+            }
+        })
+        .map(drop)
+}
+
+/// Notifies of rejected writes, and of samples that are missing in results.
+fn notify_of_failures(app: &App, store: &Store) {
+    let refusals = store.db.write_refusals_now();
+    let rejected = (!refusals.is_empty()).then(|| {
+        format!(
+            "Writes are rejected, queries are answered: {}. Senders retry. Free space on the volume of the data \
+             directory, or see \"Full disk\" and \"Failed sync\" in docs/operations.md.",
+            refusals.join("; ")
+        )
+    });
+    app.notifications.set(Topic::Writes, rejected.as_deref());
+
+    let missing = store.db.missing();
+    let missing = missing.map(|text| {
+        format!(
+            "Results are incomplete: {text}. Restore the file from a snapshot and restart, or move it away to \
+             accept the loss."
+        )
+    });
+    app.notifications.set(Topic::Blocks, missing.as_deref());
 }
 
 /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of
@@ -64,7 +109,8 @@ fn relieve_pressure(app: &App) {
     let has_held_blocks = store
         .as_ref()
         .is_some_and(|store| store.db.n_held_blocks() > 0);
-    app.notifications.set(RETENTION_HELD, has_held_blocks);
+    app.notifications
+        .set(Topic::Retention, has_held_blocks.then_some(RETENTION_HELD));
     if let Some(store) = store {
         let denies_new_series = app.pressure.refuses_new_series();
         store.receiver.set_denies_new_series(denies_new_series);

@@ -34,7 +34,7 @@ use varve_http::{self as http, App, HttpState, Listeners};
 use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
 use varve_objstore::{ObjstoreMetrics, Stop};
 use varve_server::live_config::{LiveConfig, PreparedConfig};
-use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
+use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP, Topic};
 use varve_server::notifier::PreparedAlerting;
 use varve_server::pressure::Pressure;
 use varve_server::self_scrape::SelfScrape;
@@ -210,7 +210,7 @@ fn start_before_store(state: &HttpState, alerting: PreparedAlerting) -> Result<(
     let app = &state.app;
     app.notifier.apply(alerting);
     app.tracer.apply(app.config.current().tracing.as_ref());
-    app.notifications.set(STARTING_UP, true);
+    app.notifications.set(Topic::Start, Some(STARTING_UP));
     housekeeping::start(Arc::downgrade(app), Arc::clone(&state.web)).context("start a thread")?;
     if service_manager::is_present() {
         tokio::spawn(service_status::report(Arc::clone(app)));
@@ -295,7 +295,7 @@ fn watch_replay(
     let app = Arc::clone(app);
     let rules_store = Arc::clone(&store);
     ReplayWatch::start(store, data_dir, started, move || {
-        app.notifications.set(STARTING_UP, false);
+        app.notifications.set(Topic::Start, None);
         if let Err(error) = rules::start(&app.rules, &rules_store) {
             tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
         }
@@ -361,7 +361,7 @@ async fn shut_down(
     let app = &state.app;
     notify(ServiceState::Stopping);
     state.begin_shutdown();
-    app.notifications.set(SHUTTING_DOWN, true);
+    app.notifications.set(Topic::Stop, Some(SHUTTING_DOWN));
     app.notifications.close();
     stop.send_replace(true);
     if let Some(scraping) = scraping {

@@ -1,23 +1,40 @@
-//! Notifications for operators, as a list and as a stream of events.
+//! Notifications for operators, as a list and as a stream of events: what is wrong with the server,
+//! and what to do. The web page shows them on every page.
 //!
-//! The texts are Prometheus', so that its web page can show them, except [`RETENTION_HELD`], which
-//! has no counterpart there. A subscriber that does not keep up misses events. There are at most `--web.max-notifications-subscribers` subscribers.
+//! The texts are Prometheus' where it has one, so that its web page can show them. A subscriber that
+//! does not keep up misses events. There are at most `--web.max-notifications-subscribers`
+//! subscribers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// The last reload of the configuration failed.
-pub(crate) const CONFIG_FAILED: &str = "Configuration reload has failed.";
-/// The WAL is not replayed yet.
+/// What a notification is about. Each has at most one text at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// The last reload of the configuration failed.
+    Reload,
+    /// The WAL is not replayed yet.
+    Start,
+    /// The server is about to stop.
+    Stop,
+    /// Many blocks are too old at once.
+    Retention,
+    /// Writes are rejected.
+    Writes,
+    /// Samples of damaged blocks are missing.
+    Blocks,
+}
+
+/// The text of [`Topic::Start`].
 pub const STARTING_UP: &str = "Prometheus is starting and replaying the write-ahead log (WAL).";
-/// The server is about to stop.
+/// The text of [`Topic::Stop`].
 pub const SHUTTING_DOWN: &str =
     "Prometheus is shutting down and gracefully stopping all operations.";
-
-/// Many blocks are too old at once.
+/// The text of [`Topic::Retention`].
 pub const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
      in case the clock is wrong. If the clock is right, send \
      POST /api/v1/admin/tsdb/confirm_retention.";
@@ -29,7 +46,7 @@ const EVENTS_QUEUED_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The text.
-    pub text: &'static str,
+    pub text: Arc<str>,
     /// Time of the activation or deactivation.
     pub date: Timestamp,
     /// Whether it became active.
@@ -45,7 +62,7 @@ pub struct Notifications {
 
 #[derive(Debug, Default)]
 struct Board {
-    active: BTreeMap<&'static str, Timestamp>,
+    active: BTreeMap<Topic, Event>,
     subscribers: Vec<mpsc::Sender<Event>>,
     /// The server is stopping: streams end.
     is_closed: bool,
@@ -53,14 +70,17 @@ struct Board {
 
 impl Board {
     fn list(&self) -> Vec<Event> {
-        self.active
-            .iter()
-            .map(|(text, date)| Event {
-                text,
-                date: *date,
-                active: true,
-            })
-            .collect()
+        self.active.values().cloned().collect()
+    }
+
+    /// Sends an event. A subscriber with a full queue misses it, and a closed one is removed.
+    fn send(&mut self, event: &Event) {
+        self.subscribers.retain(|to| {
+            !matches!(
+                to.try_send(event.clone()),
+                Err(mpsc::error::TrySendError::Closed(_))
+            )
+        });
     }
 }
 
@@ -73,26 +93,27 @@ impl Notifications {
         }
     }
 
-    /// Activates or deactivates a notification.
-    pub fn set(&self, text: &'static str, active: bool) {
+    /// Sets the text of a topic, or removes it. Another text ends the notification before.
+    pub fn set(&self, topic: Topic, text: Option<&str>) {
         let mut board = self.state.lock();
-        if board.active.contains_key(text) == active {
+        let before = board.active.get(&topic).map(|event| &*event.text);
+        if before == text {
             return;
         }
         let date = Timestamp::now();
-        if active {
-            board.active.insert(text, date);
-        } else {
-            board.active.remove(text);
+        if let Some(mut ended) = board.active.remove(&topic) {
+            (ended.date, ended.active) = (date, false);
+            board.send(&ended);
         }
-        let event = Event { text, date, active };
-        // A subscriber with a full queue misses this event. A closed subscriber is removed.
-        board.subscribers.retain(|to| {
-            !matches!(
-                to.try_send(event.clone()),
-                Err(mpsc::error::TrySendError::Closed(_))
-            )
-        });
+        if let Some(text) = text {
+            let event = Event {
+                text: text.into(),
+                date,
+                active: true,
+            };
+            board.send(&event);
+            board.active.insert(topic, event);
+        }
     }
 
     /// Ends all streams, once their queued events are sent.
@@ -121,7 +142,7 @@ impl Notifications {
         for event in board.list() {
             sender
                 .try_send(event)
-                .expect("there are fewer texts than events that may be queued");
+                .expect("there are fewer topics than events that may be queued");
         }
         if !board.is_closed {
             board.subscribers.push(sender);
@@ -137,19 +158,26 @@ mod tests {
     #[test]
     fn subscribers_get_active_notifications_and_changes() {
         let notifications = Notifications::new(1);
-        notifications.set(STARTING_UP, true);
+        let start = |text| notifications.set(Topic::Start, text);
+        start(Some(STARTING_UP));
         let mut events = notifications.subscribe().unwrap();
         assert!(notifications.subscribe().is_none());
-        notifications.set(STARTING_UP, true);
-        notifications.set(STARTING_UP, false);
-        assert!(events.blocking_recv().unwrap().active);
-        let ended = events.blocking_recv().unwrap();
-        assert_eq!((ended.text, ended.active), (STARTING_UP, false));
+        start(Some(STARTING_UP));
+        start(Some("another text"));
+        start(None);
+        let mut next = || {
+            let event = events.blocking_recv()?;
+            Some((event.text.to_string(), event.active))
+        };
+        assert_eq!(next(), Some((STARTING_UP.to_owned(), true)));
+        assert_eq!(next(), Some((STARTING_UP.to_owned(), false)));
+        assert_eq!(next(), Some(("another text".to_owned(), true)));
+        assert_eq!(next(), Some(("another text".to_owned(), false)));
         assert!(notifications.list().is_empty());
-        notifications.set(SHUTTING_DOWN, true);
+        notifications.set(Topic::Stop, Some(SHUTTING_DOWN));
         notifications.close();
-        assert_eq!(events.blocking_recv().unwrap().text, SHUTTING_DOWN);
-        assert!(events.blocking_recv().is_none());
+        assert_eq!(next(), Some((SHUTTING_DOWN.to_owned(), true)));
+        assert_eq!(next(), None);
     }
 
     #[test]
@@ -157,7 +185,7 @@ mod tests {
         let notifications = Notifications::new(1);
         let _idle = notifications.subscribe().unwrap();
         for i in 0..3 * EVENTS_QUEUED_MAX {
-            notifications.set(CONFIG_FAILED, i % 2 == 0);
+            notifications.set(Topic::Reload, (i % 2 == 0).then_some("failed"));
         }
     }
 }

@@ -10,12 +10,13 @@ use anyhow::bail;
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
 use varve_config::settings::ServerSettings;
+use varve_system::excerpt::truncate;
 use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{ServiceState, notify};
 
 use crate::lifecycle::{Lifecycle, Phase};
 use crate::live_config::{LiveConfig, PreparedConfig};
-use crate::notifications::{CONFIG_FAILED, Notifications};
+use crate::notifications::{Notifications, Topic};
 use crate::notifier::Notifier;
 use crate::pressure::Pressure;
 use crate::requests::life::Requests;
@@ -101,7 +102,8 @@ impl Reloader {
             self.rules.apply(rules);
         }
 
-        self.notifications.set(CONFIG_FAILED, reloaded.is_err());
+        let failed = reloaded.as_ref().err().map(failed_text);
+        self.notifications.set(Topic::Reload, failed.as_deref());
         match &reloaded {
             Ok(changed) => tracing::info!(
                 changed = changed.join(", "),
@@ -169,4 +171,16 @@ impl Reloader {
         )]));
         all
     }
+}
+
+/// Maximum size of the reason of a failed reload in a notification.
+const REASON_SIZE_MAX: usize = 1_000;
+
+/// Returns the notification of a failed reload.
+fn failed_text(reason: &anyhow::Error) -> String {
+    let reason = format!("{reason:#}");
+    format!(
+        "Configuration reload has failed: {}. The configuration before it stays in force.",
+        truncate(&reason, REASON_SIZE_MAX)
+    )
 }

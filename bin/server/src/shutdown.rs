@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -37,6 +38,8 @@ pub enum Received {
     Reload,
 }
 
+/// Signals within this time are one.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
 /// SIGXFSZ, the same on all supported systems: a file would exceed RLIMIT_FSIZE.
 const FILE_SIZE_EXCEEDED: i32 = 25;
 
@@ -72,10 +75,15 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal that ends the process, and returns its name.
+    /// Waits for a signal that ends the process at once, after the one that began its shutdown, and
+    /// returns its name. `timeout`, and a shell at Ctrl-C, signal the process and then its group:
+    /// what arrives within [`ONE_SIGNAL`] is the same signal.
     pub async fn next_end(&mut self) -> &'static str {
+        let began = Instant::now();
         loop {
-            if let Received::End(name) = self.next().await {
+            if let Received::End(name) = self.next().await
+                && began.elapsed() >= ONE_SIGNAL
+            {
                 return name;
             }
         }

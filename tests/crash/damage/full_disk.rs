@@ -18,6 +18,10 @@ fn request(round: i64, random: &mut Random) -> WriteRequest {
     WriteRequest::new([series(&[("__name__", "m")], &samples)])
 }
 
+fn notifications(server: &Server) -> String {
+    server.http().get("/api/v1/notifications").text()
+}
+
 fn count(server: &Server) -> usize {
     let time = (NEW / 1000 + 100_000).to_string();
     let answer = server.http().query(
@@ -62,12 +66,19 @@ fn a_full_disk_rejects_writes_serves_queries_and_recovers_by_itself() {
         "{ready}"
     );
     server.http().get("/-/ready?for=write").expect_status(503);
+    wait_until("a notification", || {
+        notifications(&server)
+            .contains("Writes are rejected, queries are answered: the store cannot write its log")
+    });
 
     // The sender retries.
     wait_until("the disk to have space", || {
         server.http().write(&request).status == 204
     });
     server.http().get("/-/ready?for=write").expect_status(200);
+    wait_until("the end of the notification", || {
+        !notifications(&server).contains("Writes are rejected")
+    });
     assert_eq!(count(&server), n_stored + SAMPLES);
 }
 

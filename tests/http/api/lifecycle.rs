@@ -31,9 +31,10 @@ fn the_configuration_is_reloaded_on_request() {
         "{refused}"
     );
     assert!(yaml().contains("cluster: two"));
-    assert_eq!(
-        notifications()[0]["text"],
-        "Configuration reload has failed."
+    let notified = notifications()[0]["text"].to_string();
+    assert!(
+        notified.contains("Configuration reload has failed: ") && notified.contains("nonsense"),
+        "{notified}"
     );
     assert_eq!(
         server.metric("prometheus_config_last_reload_successful"),
@@ -157,4 +158,23 @@ fn a_file_that_is_valid_again_ends_the_failure_of_a_reload() {
         let notifications = server.http().get("/api/v1/notifications").data();
         assert_eq!(notifications.as_array().map(Vec::len), Some(0));
     }
+}
+
+/// It executes itself as `/proc/self/exe`, after which the kernel named it.
+#[test]
+fn the_process_has_the_name_of_its_program() {
+    let server = Server::start(&[]);
+    let comm = format!("/proc/{}/comm", server.process().id());
+    let name = std::fs::read_to_string(comm).expect("read /proc");
+    assert_eq!(name, "varve\n");
+}
+
+/// `timeout` signals the process, and then its group.
+#[test]
+fn signals_within_a_second_are_one() {
+    let mut server = Server::start(&[]);
+    for _ in 0..3 {
+        server.signal("TERM");
+    }
+    assert!(server.wait().success(), "{}", server.log());
 }

@@ -144,11 +144,11 @@ impl Db {
         self.store.blocks.damage()
     }
 
-    /// Returns a warning for results of a time range that lack the samples of damaged blocks, or
-    /// `None` if all of its blocks can be read.
+    /// Returns a warning for results of all times, which lack the samples of damaged blocks. `None`
+    /// if all blocks can be read.
     #[must_use]
-    pub fn missing_in(&self, range: TimeRange) -> Option<String> {
-        self.store.blocks.missing_in(range)
+    pub fn missing(&self) -> Option<String> {
+        self.store.blocks.missing_in(TimeRange::ALL)
     }
 
     /// Lists the blocks and parts, ascending by time.

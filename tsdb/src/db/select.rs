@@ -388,7 +388,7 @@ impl Db {
         range: TimeRange,
     ) -> Result<()> {
         self.wait_for_heads(ctx, matchers, range)?;
-        if let Some(missing) = self.missing_in(range) {
+        if let Some(missing) = self.store.blocks.missing_in(range) {
             ctx.note_missing(missing);
         }
         Ok(())

@@ -7,7 +7,6 @@ use axum::Extension;
 use axum::extract::State;
 use jiff::Timestamp;
 use varve_env::{Fs, RealFs};
-use varve_model::TimeRange;
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::requests::record::RequestRecord;
 use varve_system::excerpt::quotable;
@@ -120,7 +119,7 @@ pub(crate) async fn snapshot(
             let error = failed(error);
             ApiError { message: format!("create snapshot: {}", error.message), ..error }
         })?;
-        Ok(success_with_warning(&Snapshot { name }, db.missing_in(TimeRange::ALL)))
+        Ok(success_with_warning(&Snapshot { name }, db.missing()))
     })
     .await
 }

@@ -31,7 +31,7 @@ schema! {
 impl From<Event> for Notification {
     fn from(Event { text, date, active }: Event) -> Self {
         Self {
-            text: text.to_owned(),
+            text: text.to_string(),
             date: date.to_string(),
             active,
         }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn an_event_is_printed_as_a_server_sent_event() {
         let printed = print(Event {
-            text: "x",
+            text: "x".into(),
             date: Timestamp::UNIX_EPOCH,
             active: true,
         });
