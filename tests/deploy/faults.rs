@@ -16,11 +16,12 @@ use super::mixin::{MIXIN, rules};
 use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_for, wait_until};
 use crate::protection::{endless_query, ingest};
 
-/// The alert whose fault the unit tests of `varve serve` inject: no request is known that panics.
-const INJECTED_BY_UNIT_TESTS: [&str; 1] = ["VarvePanics"];
+/// The alerts that only unit tests make true: no request is known that panics, and a forecast needs
+/// hours.
+const INJECTED_BY_UNIT_TESTS: [&str; 2] = ["VarvePanics", "VarveVolumeFillsUp"];
 
 /// Alerts whose fault a test of this file injects.
-const INJECTED: [&str; 32] = [
+const INJECTED: [&str; 33] = [
     "VarveAlertsNearMaximum",
     "VarveBlocksDamaged",
     "VarveCompactionsFailing",
@@ -50,6 +51,7 @@ const INJECTED: [&str; 32] = [
     "VarveTeamNearMaximum",
     "VarveTeamSeriesRejected",
     "VarveUploadsLagging",
+    "VarveVolumeFull",
     "VarveWebConfigReloadFailed",
     "VarveWritesFailing",
     "VarveWritesThrottled",
@@ -329,6 +331,7 @@ fn alerts_of_a_full_disk() {
         "VarveWritesFailing",
         "VarveLogNotWritten",
         "VarveCompactionsFailing",
+        "VarveVolumeFull",
     ] {
         monitor.scrape(&server);
         assert!(!monitor.is_true(alert), "{alert}");
@@ -355,6 +358,7 @@ fn alerts_of_a_full_disk() {
         )]));
     };
     monitor.expect_now("VarveWritesFailing", &server, write);
+    monitor.expect_now("VarveVolumeFull", &server, write);
     monitor.expect_now("VarveLogNotWritten", &server, write);
     monitor.expect_now("VarveCompactionsFailing", &server, write);
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::volume::Volume;
 
 /// The file system operations that the store uses.
 pub trait Fs: Debug + Send + Sync {
@@ -75,12 +76,12 @@ pub trait Fs: Debug + Send + Sync {
     /// As reported by the operating system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Returns the size in bytes of the volume of a file or directory, used and free space together.
+    /// Returns the space of the volume of a file or directory.
     ///
     /// # Errors
     /// `NotFound` if there is no such file or directory; `Unsupported` if the file system does not
     /// know its size.
-    fn volume_size(&self, path: &Path) -> io::Result<u64>;
+    fn volume(&self, path: &Path) -> io::Result<Volume>;
 
     /// Locks a file, which is created if it does not exist, until the returned value is dropped or
     /// the process ends.

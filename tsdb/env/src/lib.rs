@@ -29,6 +29,7 @@ mod state_file;
 pub mod steady_clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod volume;
 
 pub use backup::save_original;
 pub use clock::{Clock, SystemClock};

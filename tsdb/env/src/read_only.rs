@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::fs::{AppendFile, Fs, Lock, ReadFile, list_if_exists};
+use crate::volume::Volume;
 
 /// Reads from another file system; writes, renames, truncations and removals have no effect, and no
 /// lock is taken. For inspecting a data directory that may be in use: the code that reads it may do
@@ -66,8 +67,8 @@ impl Fs for ReadOnlyFs {
         Ok(())
     }
 
-    fn volume_size(&self, path: &Path) -> io::Result<u64> {
-        self.0.volume_size(path)
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
+        self.0.volume(path)
     }
 
     fn lock(&self, _path: &Path) -> io::Result<Box<dyn Lock>> {

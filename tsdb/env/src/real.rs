@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::fs::{AppendFile, Fs, Lock, ReadFile};
+use crate::volume::Volume;
 
 /// The operating system's file system.
 #[derive(Debug)]
@@ -79,13 +80,15 @@ impl Fs for RealFs {
         File::open(path)?.sync_all()
     }
 
-    fn volume_size(&self, path: &Path) -> io::Result<u64> {
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
         let volume = rustix::fs::statvfs(path)?;
-        match volume.f_blocks.saturating_mul(volume.f_frsize) {
-            // Some file systems in user space do not know their size.
-            0 => Err(io::Error::from(io::ErrorKind::Unsupported)),
-            size => Ok(size),
+        let size = volume.f_blocks.saturating_mul(volume.f_frsize);
+        // Some file systems in user space do not know their size.
+        if size == 0 {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
+        let free = volume.f_bavail.saturating_mul(volume.f_frsize);
+        Ok(Volume { size, free })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

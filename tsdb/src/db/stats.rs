@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use varve_env::RealFs;
 use varve_env::damage::DamageReport;
+use varve_env::volume::Volume;
 use varve_model::TimeRange;
 
 use crate::block::BlockMeta;
@@ -52,6 +53,10 @@ pub struct Stats {
     pub blocks_index_bytes: u64,
     /// Blocks that are damaged or unreadable, and are not used.
     pub n_damaged_blocks: u64,
+    /// Size of the files of the WAL in bytes. `None` if a directory cannot be read.
+    pub wal_size_bytes: Option<u64>,
+    /// The volume of the blocks, if its space is known.
+    pub volume: Option<Volume>,
     /// Bytes of decoded pages in memory.
     pub page_cache_bytes: u64,
     /// Series lists of recent selections.
@@ -166,6 +171,8 @@ impl Stats {
             newest_ms: store.newest.get(),
             replayed: store.replay.stats(),
             n_damaged_blocks: store.blocks.damage().n_damaged(),
+            wal_size_bytes: store.log_size().ok(),
+            volume: store.options.fs.volume(store.blocks.dir()).ok(),
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats.lock(),
             exemplars: store.exemplars.stats(),

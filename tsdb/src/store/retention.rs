@@ -101,8 +101,8 @@ impl Store {
         match size? {
             RetentionSize::Bytes(size) => Some(size),
             RetentionSize::VolumePercent { percent, otherwise } => {
-                match self.options.fs.volume_size(self.blocks.dir()) {
-                    Ok(size) => Some((size as f64 * percent / 100.0) as u64),
+                match self.options.fs.volume(self.blocks.dir()) {
+                    Ok(volume) => Some((volume.size as f64 * percent / 100.0) as u64),
                     Err(error) => {
                         tracing::error!(%error, "retention does not know the size of the volume");
                         otherwise

@@ -21,14 +21,14 @@ const MEMORY: Line[] = [
   ["Queries", "varve_query_memory_bytes"],
   ["Page cache", "varve_tsdb_page_cache_bytes"],
 ];
-const DISK: Line[] = [["Blocks", "prometheus_tsdb_storage_blocks_bytes"], ["Their indexes", "varve_tsdb_blocks_index_bytes"]];
+const DISK: Line[] = [["Blocks", "prometheus_tsdb_storage_blocks_bytes"], ["Log", "prometheus_tsdb_wal_storage_size_bytes"], ["Their indexes", "varve_tsdb_blocks_index_bytes"]];
 const RATES: Line[] = [["Samples stored per second", "varve_ingest_samples_stored_total", (selector) => `rate(${selector}[5m])`]];
 const SERIES: Line[] = [["Series in memory", "prometheus_tsdb_head_series"]];
 
 export function StorePage() {
   const { params } = useAddress();
   const range = params.get("range") ?? "1h";
-  const own = useLoad("own", (signal) => loadOwnMetrics("(varve_(tsdb|memory|build|self)|prometheus_tsdb|process)_.*", signal), POLL_MS);
+  const own = useLoad("own", (signal) => loadOwnMetrics("(varve_(tsdb|memory|build|self|volume)|prometheus_tsdb|process)_.*", signal), POLL_MS);
   const blocks = useLoad("blocks", async (signal) => (await request<{ blocks: Block[] }>("status/tsdb/blocks", { signal })).data.blocks, 6 * POLL_MS);
   const zoom = (startMs: number, endMs: number) => setParams({ range: `${Math.max(60, Math.round((endMs - startMs) / 1000))}s`, end: String(Math.round(endMs / 1000)) });
   const end = params.get("end");
@@ -53,6 +53,7 @@ export function StorePage() {
 function State({ own }: { own: OwnMetrics }) {
   const limit = own.value("varve_memory_limit_bytes");
   const [samples, disk] = [own.value("varve_tsdb_blocks_samples"), own.value("prometheus_tsdb_storage_blocks_bytes")];
+  const [log, volume, free] = [own.value("prometheus_tsdb_wal_storage_size_bytes"), own.value("varve_volume_size_bytes"), own.value("varve_volume_free_bytes")];
   const used = own.value("varve_memory_used_bytes");
   return (
     <Figures
@@ -60,7 +61,8 @@ function State({ own }: { own: OwnMetrics }) {
         ["Series in memory", count(own.value("prometheus_tsdb_head_series"))],
         ["Head", bytes(own.value("varve_tsdb_head_size_bytes")), "Series and samples in memory"],
         ["Memory in use", `${bytes(used)} (${percent(limit > 0 ? used / limit : 0)})`, `Of ${bytes(limit)}, the limit that --memory.refuse-at applies to`],
-        ["Disk", bytes(disk), "Blocks, without the log"],
+        ["Disk", bytes(disk + log), `Blocks ${bytes(disk)}, log ${bytes(log)}`],
+        ...(volume > 0 ? ([["Free space", `${bytes(free)} (${percent(free / volume)})`, `Of the volume of the data directory, ${bytes(volume)}`]] as Array<[string, string, string]>) : []),
         ["Samples in blocks", count(samples)],
         ["Bytes per sample", samples > 0 ? (disk / samples).toFixed(2) : "no blocks yet", "Blocks with their indexes"],
         ["Log not written", bytes(own.value("varve_tsdb_wal_pending_bytes")), "Records of the write-ahead log that wait to be written"],

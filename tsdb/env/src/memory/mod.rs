@@ -39,6 +39,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::fs::{AppendFile, Fs, Lock, ReadFile};
+use crate::volume::Volume;
 
 use disk::{Disk, NodeId};
 pub use faults::Fault;
@@ -206,14 +207,17 @@ impl Fs for MemFs {
         self.disk.lock().sync_dir(path)
     }
 
-    fn volume_size(&self, path: &Path) -> io::Result<u64> {
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
         let disk = self.disk.lock();
         disk.find(path)?;
         // Like a file system in user space that does not know its size.
         if disk.faults.room == u64::MAX {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        Ok(disk.used().saturating_add(disk.faults.room))
+        Ok(Volume {
+            size: disk.used().saturating_add(disk.faults.room),
+            free: disk.faults.room,
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -82,7 +82,7 @@ fn a_percentage_of_the_volume_limits_the_size() {
     let fs = MemFs::new();
     let db = filled_on(Arc::new(fs.clone()), Path::new("/data"), 4);
     fs.set_room(1 << 20);
-    let volume = fs.volume_size(Path::new("/data")).unwrap();
+    let volume = fs.volume(Path::new("/data")).unwrap().size;
     assert!(volume > 1 << 20, "{volume}");
     let size = |percent, otherwise| Some(RetentionSize::VolumePercent { percent, otherwise });
     let n_blocks_with = |size| {

@@ -8,6 +8,7 @@ use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 pub(super) fn contents(stats: &Stats) -> Vec<MetricFamily> {
     let mut all = head(stats);
     all.extend(blocks(stats));
+    all.extend(disk(stats));
     all.extend(kept_selections(stats));
     all.extend(exemplars(stats));
     all.extend(regexps());
@@ -99,6 +100,23 @@ fn blocks(stats: &Stats) -> Vec<MetricFamily> {
         ),
         ("varve_tsdb_merge_conflicts_total", compaction.n_conflicts),
     ])
+}
+
+/// Returns the sizes of log and volume, as far as they are known.
+fn disk(stats: &Stats) -> Vec<MetricFamily> {
+    let volume = stats.volume;
+    let known = [
+        (
+            "prometheus_tsdb_wal_storage_size_bytes",
+            stats.wal_size_bytes,
+        ),
+        ("varve_volume_size_bytes", volume.map(|volume| volume.size)),
+        ("varve_volume_free_bytes", volume.map(|volume| volume.free)),
+    ];
+    let known = known
+        .into_iter()
+        .filter_map(|(name, size)| Some((name, size?)));
+    known.flat_map(|one| counts([one])).collect()
 }
 
 fn kept_selections(stats: &Stats) -> Vec<MetricFamily> {
