@@ -365,6 +365,101 @@ fn a_running_server_provides_series_and_usage() {
     assert_eq!(names, ["h_bucket", "labelled", "unused"]);
 }
 
+/// Runs `varve advise usage` and returns what it printed.
+fn advise_usage(args: &[&str]) -> String {
+    let answer = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["advise", "usage"])
+        .args(args)
+        .output()
+        .expect("run varve");
+    let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert!(answer.status.success(), "{error}");
+    String::from_utf8(answer.stdout).expect("it prints UTF-8")
+}
+
+/// The example of the query page turned "everything is unused" into "everything is used".
+#[test]
+fn a_query_that_explores_does_not_end_the_advice() {
+    const EXPLORING: &str = "count by (job) ({__name__!=\"\"})";
+    let server = Server::start(&["--web.enable-admin-api"]);
+    let now_ms = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as i64;
+    let of = |name: &str| {
+        series(
+            &[("__name__", name), ("job", "j")],
+            &[(now_ms - 1_000, 1.0)],
+        )
+    };
+    let written = WriteRequest::new(["asked", "unused"].map(of).to_vec());
+    server.http().write(&written).expect_status(204);
+    for query in [EXPLORING, "asked"] {
+        server
+            .http()
+            .query("/api/v1/query", &[("query", query)])
+            .expect_status(200);
+    }
+
+    let url = server.http().url("");
+    let rules = tempfile::tempdir().unwrap();
+    let command = |more: &[&str]| {
+        let of_server = ["--url", &url, "--format", "json"].map(str::to_owned);
+        let answer = advise(&with(of_server.to_vec(), more));
+        serde_json::from_slice(&answer.stdout).expect("the report is JSON")
+    };
+    let api = |count: &str| {
+        server
+            .http()
+            .query("/api/v1/status/advice", &[("count_exploration", count)])
+            .data()
+    };
+    let unused = |report: &Value| report["totals"]["unusedMetrics"].as_u64();
+    for report in [api("false"), command(&[])] {
+        assert_eq!(unused(&report), Some(1), "{report}");
+        assert_eq!(report["unused"][0]["metric"], "unused");
+        let exploration = report["exploration"][0].as_str().unwrap_or_default();
+        assert!(
+            exploration.ends_with("selector {__name__!=\"\"}"),
+            "{report}"
+        );
+        assert_eq!(report["nameless"], json!([]));
+    }
+    for report in [api("true"), command(&["--count-exploration"])] {
+        assert_eq!(unused(&report), Some(0), "{report}");
+        assert_eq!(report["exploration"], json!([]));
+        assert_eq!(report["nameless"].as_array().map(Vec::len), Some(1));
+    }
+    // A rule without a metric name is no exploration.
+    let path = rules.path().join("rules.yaml");
+    let group = json!({"name": "g", "rules": [{"alert": "A", "expr": EXPLORING}]});
+    std::fs::write(&path, json!({"groups": [group]}).to_string()).unwrap();
+    let with_rule = command(&["--rules", path.to_str().unwrap()]);
+    assert_eq!(unused(&with_rule), Some(0), "{with_rule}");
+
+    let record = |count: &str| {
+        let parameters = [("count_exploration", count)];
+        server
+            .http()
+            .query("/api/v1/status/usage", &parameters)
+            .data()
+    };
+    let explored = json!("{__name__!=\"\"}");
+    assert_eq!(record("false")["exploration"][0]["selector"], explored);
+    assert_eq!(record("false")["selectors"], json!([]));
+    assert_eq!(record("true")["selectors"][0]["selector"], explored);
+    let printed = advise_usage(&["--url", &url]);
+    assert!(
+        printed.contains("exploration, which is no use"),
+        "{printed}"
+    );
+
+    let printed = advise_usage(&["--url", &url, "--forget"]);
+    assert_eq!(printed, "2 metrics and selectors are forgotten\n");
+    let after = record("false");
+    assert_eq!([&after["metrics"], &after["exploration"]], [&json!([]); 2]);
+}
+
 #[test]
 fn dashboards_of_a_grafana_are_read() {
     let folder = tempfile::tempdir().unwrap();

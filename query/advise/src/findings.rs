@@ -15,7 +15,7 @@ use varve_promql::number::parse_float;
 use varve_query::usage::LabelSet;
 
 use crate::inventory::{Inventory, MetricId, MetricSize};
-use crate::needs::{Needs, Selector};
+use crate::needs::{Nameless, Needs, Selector};
 
 /// Options of the analysis.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +24,8 @@ pub struct Options {
     pub own_job: &'static str,
     /// Respect matchers on `job`.
     pub by_job: bool,
-    /// Ignore selectors without a metric name.
-    pub ignore_nameless: bool,
+    /// Which selectors without a metric name count as uses.
+    pub nameless: Nameless,
     /// Find unused labels, which takes two passes over the series per label.
     pub labels: bool,
     /// Bytes per sample on disk.
@@ -46,8 +46,11 @@ pub struct Findings {
     /// Used buckets of classic histograms that the job also exposes as native histograms. Queries of
     /// the native histogram can replace those of the buckets, which can then be dropped.
     pub classic_beside_native: Vec<Finding>,
-    /// Selectors without a metric name. Each needs all series that it may match.
+    /// Selectors without a metric name of rules and dashboards, and with [`Nameless::All`] also of
+    /// recorded queries.
     pub nameless: Vec<String>,
+    /// Selectors without a metric name of recorded queries, unless they count as uses.
+    pub exploration: Vec<String>,
 }
 
 /// Total and unused sizes.
@@ -134,13 +137,14 @@ pub fn find<I: Inventory>(
     options: Options,
 ) -> Result<Findings, I::Error> {
     let metrics = inventory.metrics()?;
-    let nameless = needs
-        .nameless()
-        .map(|(location, _)| location.to_string())
-        .collect::<BTreeSet<_>>();
+    let mut nameless = needs.nameless(false);
+    let mut exploration = needs.nameless(true);
+    if options.nameless == Nameless::All {
+        nameless.append(&mut exploration);
+    }
     let mut search = Search {
         recorded: needs.recorded(),
-        read: needs.which_are_read(|| inventory.check())?,
+        read: needs.which_are_read(options.nameless, || inventory.check())?,
         needs,
         options,
         found: Findings {
@@ -149,6 +153,7 @@ pub fn find<I: Inventory>(
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: nameless.into_iter().collect(),
+            exploration: exploration.into_iter().collect(),
         },
     };
     for (metric, size) in &metrics {
@@ -202,7 +207,7 @@ impl Search<'_> {
         }
         let used: Vec<_> = self
             .needs
-            .of_metric(&metric.name)
+            .of_metric(&metric.name, self.options.nameless)
             .filter(|(_, selector)| self.applies(selector, &metric.job))
             .collect();
         if used.is_empty() {
@@ -229,7 +234,7 @@ impl Search<'_> {
     fn note_classic(&mut self, metric: &MetricId, size: MetricSize) {
         let is_used = self
             .needs
-            .of_metric(&metric.name)
+            .of_metric(&metric.name, self.options.nameless)
             .any(|(_, selector)| self.applies(selector, &metric.job));
         if is_used && metric.job != self.options.own_job {
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
@@ -239,11 +244,8 @@ impl Search<'_> {
 
     /// Returns `true` if a selector uses metrics of a job.
     fn applies(&self, selector: &Selector, job: &str) -> bool {
-        if selector.is_nameless() {
-            !self.options.ignore_nameless && selector.may_match("job", job)
-        } else {
-            !self.options.by_job || selector.may_match("job", job)
-        }
+        let by_job = self.options.by_job || selector.is_nameless();
+        !by_job || selector.may_match("job", job)
     }
 
     fn is_protected(&self, name: &str) -> bool {
@@ -479,7 +481,7 @@ mod tests {
         let options = Options {
             own_job: "own",
             by_job,
-            ignore_nameless: false,
+            nameless: Nameless::default(),
             labels: true,
             bytes_per_sample: 2.0,
             retention: Duration::from_secs(100),

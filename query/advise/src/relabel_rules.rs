@@ -279,6 +279,7 @@ mod tests {
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: Vec::new(),
+            exploration: Vec::new(),
         }
     }
 
@@ -356,6 +357,7 @@ mod tests {
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: Vec::new(),
+            exploration: Vec::new(),
         };
         let options = Options {
             dialect: Dialect::Prometheus,

@@ -617,6 +617,7 @@ pub(super) const RICH: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/import", ""),
     ("POST", "/api/v1/admin/tsdb/confirm_retention", ""),
     ("POST", "/api/v1/admin/relabel/enable", "name=unknown"),
+    ("POST", "/api/v1/admin/usage/forget", ""),
     ("POST", "/api/v1/admin/rejected_queries/reset", ""),
 ];
 

@@ -15,7 +15,7 @@ use varve_wire::api::churn::ChurnReport;
 use varve_wire::api::explain::Explanations;
 
 use super::admin::profile::EmptyProfile;
-use super::admin::{admin_relabel, admin_tsdb, lifecycle, profile};
+use super::admin::{admin_relabel, admin_tsdb, admin_usage, lifecycle, profile};
 use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::listing::{labels, metadata, series};
@@ -410,6 +410,11 @@ fn state() -> Vec<Endpoint> {
         LIMIT,
         TIMEOUT,
     ];
+    const COUNT_EXPLORATION: Parameter = optional(
+        "count_exploration",
+        Boolean,
+        "Recorded queries without a metric name count as uses.",
+    );
     const ADVICE: &[Parameter] = &[
         optional(
             "since",
@@ -417,6 +422,7 @@ fn state() -> Vec<Endpoint> {
             "Recorded queries before this time do not count.",
         ),
         optional("labels", Boolean, "Also find unused labels."),
+        COUNT_EXPLORATION,
         optional(
             "format",
             OneOf(&advice::FORMATS),
@@ -522,6 +528,7 @@ fn state() -> Vec<Endpoint> {
             )
             .takes([
                 optional("metric", Text, "Only this metric."),
+                COUNT_EXPLORATION,
                 LIMIT,
                 TIMEOUT,
             ])
@@ -708,6 +715,9 @@ fn administration() -> Vec<Endpoint> {
             .about("admin", "Enables a relabel rule that a query has disabled")
             .takes([required("name", Text, "Name of the rule.")])
             .gives::<admin_relabel::Enabled>(),
+        post("/api/v1/admin/usage/forget", admin_usage::forget)
+            .about("admin", "Empties the usage record")
+            .gives::<admin_usage::Forgotten>(),
         post(
             "/api/v1/admin/rejected_queries/reset",
             queries::reset_rejected,

@@ -72,8 +72,13 @@ pub struct DropsArgs {
     #[arg(long)]
     pub(crate) by_job: bool,
 
-    /// Ignore selectors without a metric name
+    /// Count recorded queries without a metric name as uses of all series that they may match,
+    /// instead of as exploration
     #[arg(long)]
+    pub(crate) count_exploration: bool,
+
+    /// Ignore selectors without a metric name also in rules and dashboards
+    #[arg(long, conflicts_with = "count_exploration")]
     pub(crate) ignore_nameless: bool,
 
     /// Bytes per sample on disk [default: the value of the server if it is a Varve that stores its
@@ -126,6 +131,14 @@ pub struct UsageArgs {
     /// Show the metrics that exist and were not queried, instead
     #[arg(long)]
     pub(crate) unused: bool,
+
+    /// Empty the usage record, which begins again; the server needs --web.enable-admin-api
+    #[arg(long, conflicts_with_all = ["unused", "prefix", "limit", "count_exploration"])]
+    pub(crate) forget: bool,
+
+    /// List queries without a metric name among the selectors, instead of as exploration
+    #[arg(long)]
+    pub(crate) count_exploration: bool,
 
     /// Prefix of the metric names
     #[arg(long, value_name = "TEXT", default_value = "")]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 use varve_advise::inventory::Scrapes;
-use varve_advise::needs::{Dashboards, Needs};
+use varve_advise::needs::{Dashboards, Nameless, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
 use varve_config::file::GlobalConfig;
 use varve_system::metrics::OWN_JOB;
@@ -49,10 +49,9 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     inputs.notes.push(format!(
         "disk: {bytes_per_sample}, {retention} (--retention)"
     ));
-    inputs.notes.extend(nameless_note(
-        advice.findings.nameless.len(),
-        args.ignore_nameless,
-    ));
+    inputs
+        .notes
+        .extend(nameless_notes(&advice.findings, nameless(args)));
     let problems = inputs.needs.problems();
     let report = Report {
         advice: &advice,
@@ -173,17 +172,38 @@ impl Inputs {
     }
 }
 
-/// Returns a note about the effect of selectors without a metric name.
-fn nameless_note(n: usize, ignored: bool) -> Option<String> {
-    if n == 0 {
-        return None;
-    }
-    let effect = if ignored {
-        "are ignored (--ignore-nameless)"
+/// Returns which selectors without a metric name count as uses.
+fn nameless(args: &DropsArgs) -> Nameless {
+    if args.ignore_nameless {
+        Nameless::None
+    } else if args.count_exploration {
+        Nameless::All
     } else {
-        "use all series that they may match; if they are only for exploration, add --ignore-nameless"
-    };
-    Some(format!("{n} selectors without a metric name {effect}"))
+        Nameless::RulesAndDashboards
+    }
+}
+
+/// Returns notes about the effect of selectors without a metric name.
+fn nameless_notes(findings: &findings::Findings, counted: Nameless) -> Vec<String> {
+    let mut notes = Vec::new();
+    let n = findings.nameless.len();
+    if n > 0 {
+        let effect = match counted {
+            Nameless::None => "are ignored (--ignore-nameless)",
+            Nameless::All | Nameless::RulesAndDashboards => {
+                "use all series that they may match; if they are only for exploration, add --ignore-nameless"
+            }
+        };
+        notes.push(format!("{n} selectors without a metric name {effect}"));
+    }
+    let n = findings.exploration.len();
+    if n > 0 {
+        notes.push(format!(
+            "{n} recorded queries without a metric name are exploration and no use; to count them, \
+             add --count-exploration"
+        ));
+    }
+    notes
 }
 
 /// Returns a note about a rule in a dry run that a query would have disabled.
@@ -252,7 +272,7 @@ fn options(args: &DropsArgs, bytes_per_sample: f64) -> findings::Options {
     findings::Options {
         own_job: OWN_JOB,
         by_job: args.by_job,
-        ignore_nameless: args.ignore_nameless,
+        nameless: nameless(args),
         labels: true,
         bytes_per_sample,
         retention: args.retention,

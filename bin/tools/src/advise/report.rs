@@ -88,6 +88,12 @@ impl Report<'_> {
             &findings.nameless,
             lines_max,
         );
+        list(
+            &mut text,
+            "Exploration: recorded queries without a metric name, which are no use",
+            &findings.exploration,
+            lines_max,
+        );
         // A problem without an expression is that of a whole file.
         let mut unread = Vec::new();
         let mut unparsed = Vec::new();
@@ -257,6 +263,7 @@ mod tests {
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: vec!["file: panel".into()],
+            exploration: vec!["record: selector {job=\"x\"}".into()],
         };
         let problem = Problem {
             file: "f".into(),
@@ -300,6 +307,9 @@ Unused labels
 
 Selectors without a metric name
   file: panel
+
+Exploration: recorded queries without a metric name, which are no use
+  record: selector {job=\"x\"}
 
 Not parsed, and counted as using every metric that it names
   f: p: r: sum(

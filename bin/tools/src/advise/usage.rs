@@ -15,7 +15,20 @@ use crate::output::table;
 /// If the server cannot be reached or has no usage record.
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     let mut client = args.view.server.client()?;
-    let mut record = client.get_data("/api/v1/status/usage")?;
+    if args.forget {
+        let answer = client.post_data("/api/v1/admin/usage/forget", "")?;
+        args.view.output.print(
+            || {
+                let forgotten = answer["forgotten"].as_u64().unwrap_or(0);
+                format!("{forgotten} metrics and selectors are forgotten\n")
+            },
+            || &answer,
+        );
+        return Ok(());
+    }
+    let count_exploration = args.count_exploration;
+    let path = format!("/api/v1/status/usage?count_exploration={count_exploration}");
+    let mut record = client.get_data(&path)?;
 
     let metrics = record
         .get_mut("metrics")
@@ -44,10 +57,27 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     }
     metrics.retain(|metric| name(metric).starts_with(&args.prefix));
     let rows: Vec<_> = metrics.iter().map(row).collect();
-    let head = ["queries", "last", "metric", "labels", "queried by"];
-    args.view
-        .output
-        .print(|| limited(&head, &rows, args.limit), || &record);
+    args.view.output.print(
+        || {
+            let head = ["queries", "last", "metric", "labels", "queried by"];
+            let mut text = limited(&head, &rows, args.limit);
+            let selectors = [
+                ("selectors", "selector"),
+                ("exploration", "exploration, which is no use"),
+            ];
+            for (key, title) in selectors {
+                let rows: Vec<_> = list(&record, key).map(row).collect();
+                // A prefix asks for metrics.
+                if !rows.is_empty() && args.prefix.is_empty() {
+                    let head = ["queries", "last", title, "labels", "queried by"];
+                    text.push('\n');
+                    text.push_str(&limited(&head, &rows, args.limit));
+                }
+            }
+            text
+        },
+        || &record,
+    );
     Ok(())
 }
 
@@ -62,9 +92,11 @@ fn limited<const N: usize>(head: &[&str; N], rows: &[[String; N]], limit: usize)
     table(head, &rows[..rows.len() - more]) + &rest
 }
 
-fn name(metric: &Value) -> &str {
-    metric
+/// Returns the metric or selector of an entry.
+fn name(entry: &Value) -> &str {
+    entry
         .get("metric")
+        .or_else(|| entry.get("selector"))
         .and_then(Value::as_str)
         .unwrap_or_default()
 }

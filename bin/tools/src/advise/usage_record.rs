@@ -14,6 +14,9 @@ struct Record {
     since_ms: i64,
     metrics: Vec<Use>,
     selectors: Vec<Use>,
+    /// Selectors without a metric name, unless they are among `selectors`.
+    #[serde(default)]
+    exploration: Vec<Use>,
 }
 
 /// The parts of an entry that the analysis needs.
@@ -34,18 +37,24 @@ struct Use {
 /// If it is not a usage record.
 pub(super) fn parse(text: &str) -> serde_json::Result<Snapshot> {
     let Response {
-        data: Record {
-            since_ms,
-            metrics,
-            selectors,
-        },
+        data:
+            Record {
+                since_ms,
+                metrics,
+                selectors,
+                exploration,
+            },
     } = serde_json::from_str(text)?;
 
     Ok(Snapshot {
         since_ms,
         n_evicted: 0,
         metrics: metrics.into_iter().map(Use::entry).collect(),
-        selectors: selectors.into_iter().map(Use::entry).collect(),
+        selectors: selectors
+            .into_iter()
+            .chain(exploration)
+            .map(Use::entry)
+            .collect(),
     })
 }
 
@@ -76,9 +85,10 @@ mod tests {
         let metric = entry("metric");
         let selector = entry("selector");
         let data = format!(
-            "\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}]"
+            "\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}],\"exploration\":[{selector}]"
         );
         let record = parse(&format!("{{\"status\":\"success\",\"data\":{{{data}}}}}")).unwrap();
+        assert_eq!(record.selectors.len(), 2);
         let [metric, selector] = [&record.metrics[0], &record.selectors[0]];
         assert_eq!(
             (

@@ -109,6 +109,7 @@ export interface Advice {
   unused: Unused[];
   unread: Unused[];
   nameless: string[];
+  exploration: string[];
   rulesCount: number;
   rules: string;
 }
@@ -166,6 +167,7 @@ export interface Usage {
   evicted: number;
   metrics: UsageEntry[];
   selectors: UsageEntry[];
+  exploration: UsageEntry[];
 }
 export interface Churn {
   startMs: number;

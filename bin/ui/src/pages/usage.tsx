@@ -18,20 +18,20 @@ const ESTIMATE = "≈ assumes one sample per series every 30 s. On disk a sample
 
 export function Usage() {
   const { params } = useAddress();
-  const [days, labels] = [params.get("days") ?? "", params.get("labels") ?? ""];
-  const loaded = useLoad(`advice ${days} ${labels}`, async (signal) => {
+  const [days, labels, exploration] = [params.get("days") ?? "", params.get("labels") ?? "", params.get("exploration") ?? ""];
+  const loaded = useLoad(`advice ${days} ${labels} ${exploration}`, async (signal) => {
     const since = days === "" ? undefined : Math.floor(Date.now() / 1000) - Number(days) * DAY_S;
-    return (await request<Data>("status/advice", { params: { since, labels }, signal })).data;
+    return (await request<Data>("status/advice", { params: { since, labels, count_exploration: exploration }, signal })).data;
   });
   return (
     <Page title="Usage and drop advice" about={<>What no rule of this server and no recorded query uses, and what it costs. Dashboards that nobody opened are not in the record: check them with <code>varve advise drops</code> before you drop anything.</>}>
-      <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} />}</Show>
+      <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} exploration={exploration} />}</Show>
       <RelabelRules />
     </Page>
   );
 }
 
-function Advice({ advice, days, labels }: { advice: Data; days: string; labels: string }) {
+function Advice({ advice, days, labels, exploration }: { advice: Data; days: string; labels: string; exploration: string }) {
   const { totals, unused, sinceMs } = advice;
   const isYoung = Date.now() - sinceMs < 7 * DAY_S * 1000;
   const columns: Array<Column<Unused>> = [
@@ -57,6 +57,9 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
       {advice.nameless.length > 0 && (
         <p class="message info"><span>{plural(advice.nameless.length, "query", "queries")} without a metric name keep everything that they may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
       )}
+      {advice.exploration.length > 0 && (
+        <p class="message info"><span>{plural(advice.exploration.length, "query", "queries")} without a metric name count as exploration and not as use: <code>{advice.exploration.slice(0, 3).join("; ")}</code></span></p>
+      )}
       <Section title="Unused" note={ESTIMATE}>
         <DataTable
           id="u"
@@ -76,6 +79,10 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
               <label class="field check">
                 <input type="checkbox" checked={labels !== ""} onChange={(event) => setParams({ labels: event.currentTarget.checked ? "true" : undefined })} />
                 <span>Labels, too</span>
+              </label>
+              <label class="field check" title="Queries without a metric name count as uses of all series that they may match">
+                <input type="checkbox" checked={exploration !== ""} onChange={(event) => setParams({ exploration: event.currentTarget.checked ? "true" : undefined })} />
+                <span>Count exploration</span>
               </label>
               <button type="button" disabled={advice.rulesCount === 0} onClick={() => download("drop-rules.yaml", "application/yaml", advice.rules)}>
                 Download {plural(advice.rulesCount, "rule")}

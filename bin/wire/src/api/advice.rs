@@ -25,6 +25,8 @@ schema! {
         classic_beside_native: Vec<Unused>,
         /// Uses without a metric name. Each keeps all series that it may match.
         nameless: Vec<String>,
+        /// Recorded queries without a metric name, which do not count as uses.
+        exploration: Vec<String>,
         /// Number of relabel rules in `rules`.
         n_rules = "rulesCount": u64,
         /// Relabel rules in dry run that drop everything unused, as YAML.
@@ -86,6 +88,7 @@ impl AdviceReport {
             unread: list(findings.unread),
             classic_beside_native: list(findings.classic_beside_native),
             nameless: findings.nameless,
+            exploration: findings.exploration,
             n_rules: rules.n_rules as u64,
             rules: rules.text,
         }

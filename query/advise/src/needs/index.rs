@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::need::{Consumer, Location, Need, Selector};
+use super::need::{Consumer, Location, Nameless, Need, Selector};
 use super::problem::Problem;
 use super::template::Extracted;
 
@@ -93,39 +93,51 @@ impl Needs {
             .iter()
             .filter_map(|need| match &need.consumer {
                 Consumer::Record(name) => Some(name.as_str()),
-                Consumer::Reader => None,
+                Consumer::Reader | Consumer::Query => None,
             })
             .collect()
     }
 
-    /// Returns the selectors that may match series of a metric, each with the index of its need.
+    /// Returns the selectors that count as uses and may match series of a metric, each with the
+    /// index of its need.
     pub(crate) fn of_metric<'a>(
         &'a self,
         name: &'a str,
+        nameless: Nameless,
     ) -> impl Iterator<Item = (usize, &'a Selector)> {
         let fixed = self.by_name.get(name).into_iter().flatten();
         fixed
             .chain(&self.open)
             .map(|&(need, idx)| (need, &self.needs[need].selectors[idx]))
-            .filter(move |(_, selector)| selector.matches_name(name))
+            .filter(move |(need, selector)| {
+                selector.matches_name(name) && self.needs[*need].counts(selector, nameless)
+            })
     }
 
-    /// Returns the selectors that match metrics of any name, and their location.
-    pub(crate) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
-        self.open
-            .iter()
-            .map(|&(need, idx)| (&self.needs[need].location, &self.needs[need].selectors[idx]))
-            .filter(|(_, selector)| selector.is_nameless())
+    /// Returns the locations of the selectors that match metrics of any name: those of recorded
+    /// queries, or those of rules and dashboards.
+    pub(crate) fn nameless(&self, of_queries: bool) -> BTreeSet<String> {
+        let mut locations = BTreeSet::new();
+        for &(need_idx, selector_idx) in &self.open {
+            let need = &self.needs[need_idx];
+            if (need.consumer == Consumer::Query) == of_queries
+                && need.selectors[selector_idx].is_nameless()
+            {
+                locations.insert(need.location.to_string());
+            }
+        }
+        locations
     }
 
-    /// Returns for each need whether its result is read. A recording rule is read if its result is
-    /// read. `check` is called before each selector is compared with the names of all recording
-    /// rules.
+    /// Returns for each need whether its result is read. A recording rule is read if a selector that
+    /// counts as a use reads its result. `check` is called before each selector is compared with the
+    /// names of all recording rules.
     ///
     /// # Errors
     /// Those of `check`.
     pub(crate) fn which_are_read<E>(
         &self,
+        nameless: Nameless,
         check: impl Fn() -> Result<(), E>,
     ) -> Result<Vec<bool>, E> {
         let mut writers: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -137,13 +149,17 @@ impl Needs {
         let mut read: Vec<bool> = self
             .needs
             .iter()
-            .map(|need| need.consumer == Consumer::Reader)
+            .map(|need| !matches!(need.consumer, Consumer::Record(_)))
             .collect();
         let mut queue: VecDeque<usize> =
             (0..read.len()).filter(|&need_idx| read[need_idx]).collect();
         while let Some(need_idx) = queue.pop_front() {
-            for selector in &self.needs[need_idx].selectors {
+            let need = &self.needs[need_idx];
+            for selector in &need.selectors {
                 check()?;
+                if !need.counts(selector, nameless) {
+                    continue;
+                }
                 let written = writers
                     .iter()
                     .filter(|(name, _)| selector.matches_name(name));
@@ -186,10 +202,13 @@ mod tests {
         needs.add(need(Consumer::Record("r:3".into()), &["r:3", "b"]));
         needs.add(need(Consumer::Reader, &["r:2", "c"]));
         assert_eq!(
-            needs.which_are_read(|| Ok::<_, ()>(())),
+            needs.which_are_read(Nameless::default(), || Ok::<_, ()>(())),
             Ok(vec![true, true, false, true])
         );
-        assert_eq!(needs.which_are_read(|| Err("canceled")), Err("canceled"));
+        assert_eq!(
+            needs.which_are_read(Nameless::default(), || Err("canceled")),
+            Err("canceled")
+        );
         assert_eq!(
             needs.recorded().into_iter().collect::<Vec<_>>(),
             ["r:1", "r:2", "r:3"]
@@ -211,7 +230,7 @@ mod tests {
         });
         let found = |name| {
             needs
-                .of_metric(name)
+                .of_metric(name, Nameless::default())
                 .map(|(need, _)| need)
                 .collect::<Vec<_>>()
         };
@@ -219,6 +238,35 @@ mod tests {
             (found("a"), found("ab"), found("b"), found("c")),
             (vec![0, 1], vec![1], vec![0], vec![])
         );
-        assert_eq!(needs.nameless().count(), 0);
+        assert!(needs.nameless(false).is_empty() && needs.nameless(true).is_empty());
+    }
+
+    #[test]
+    fn a_recorded_query_without_a_metric_name_is_exploration() {
+        let every = Selector {
+            matchers: vec![Matcher::new(MatchOp::NotEqual, METRIC_NAME, "").unwrap()],
+            labels: LabelSet::none(),
+        };
+        for (consumer, nameless, expect) in [
+            (Consumer::Query, Nameless::RulesAndDashboards, false),
+            (Consumer::Reader, Nameless::RulesAndDashboards, true),
+            (Consumer::Query, Nameless::All, true),
+            (Consumer::Reader, Nameless::None, false),
+        ] {
+            let mut needs = Needs::default();
+            needs.add(need(Consumer::Record("r:1".into()), &["a"]));
+            needs.add(Need {
+                selectors: vec![every.clone()],
+                ..need(consumer.clone(), &[])
+            });
+            assert_eq!(needs.of_metric("b", nameless).count(), usize::from(expect));
+            assert_eq!(
+                needs.which_are_read(nameless, || Ok::<_, ()>(())),
+                Ok(vec![expect, true])
+            );
+            let is_query = consumer == Consumer::Query;
+            assert_eq!(needs.nameless(is_query).len(), 1);
+            assert_eq!(needs.nameless(!is_query).len(), 0);
+        }
     }
 }

@@ -16,11 +16,26 @@ pub(crate) struct Location {
     pub(crate) within: String,
 }
 
+/// Which selectors without a metric name count as uses. Each uses all series that it may match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Nameless {
+    /// Those of rules and dashboards. Those of recorded queries are exploration: a person looked at
+    /// what there is.
+    #[default]
+    RulesAndDashboards,
+    /// All of them.
+    All,
+    /// None of them.
+    None,
+}
+
 /// The consumer of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Consumer {
-    /// An alert, a panel, a variable or a recorded query.
+    /// An alert, a panel or a variable.
     Reader,
+    /// A recorded query.
+    Query,
     /// A recording rule of this name.
     Record(String),
 }
@@ -58,6 +73,18 @@ impl Location {
             file: Rc::clone(file),
             within,
         }
+    }
+}
+
+impl Need {
+    /// Returns `true` if a selector of this need counts as a use.
+    pub(super) fn counts(&self, selector: &Selector, nameless: Nameless) -> bool {
+        let counts_without_name = match nameless {
+            Nameless::RulesAndDashboards => self.consumer != Consumer::Query,
+            Nameless::All => true,
+            Nameless::None => false,
+        };
+        counts_without_name || !selector.is_nameless()
     }
 }
 

@@ -100,6 +100,7 @@ fn template_selectors<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs::Nameless;
 
     /// Checks which of the metrics `a` to `d` are needed, and the number of problems.
     fn check(text: &str, expect: &[&str], n_problems: usize) {
@@ -108,7 +109,7 @@ mod tests {
         let problems = needs.problems();
         let found: Vec<_> = ["a", "b", "c", "d"]
             .into_iter()
-            .filter(|name| needs.of_metric(name).next().is_some())
+            .filter(|name| needs.of_metric(name, Nameless::All).next().is_some())
             .collect();
         assert_eq!(
             (found, problems.len()),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
+use varve_promql::parse_selector;
 use varve_query::usage::LabelSet;
 
 use super::index::Needs;
@@ -22,7 +23,7 @@ impl Needs {
             let location = Location::new(file, format!("metric {}", entry.text));
             self.add(Need {
                 location,
-                consumer: Consumer::Reader,
+                consumer: Consumer::Query,
                 selectors: vec![used_metric(entry)],
             });
         }
@@ -33,9 +34,22 @@ impl Needs {
             }
             let text = &entry.text;
             let location = Location::new(file, format!("selector {text}"));
-            self.add_extracted(location, Consumer::Reader, text, template::read_plain(text));
+            self.add_extracted(location, Consumer::Query, text, template::read_plain(text));
         }
     }
+}
+
+/// Returns `true` if a selector of a usage record has no metric name, so that it explores what there
+/// is instead of using a metric ([`super::Nameless::RulesAndDashboards`]).
+#[must_use]
+pub fn is_exploration(selector: &str) -> bool {
+    parse_selector(selector).is_ok_and(|matchers| {
+        let selector = Selector {
+            matchers,
+            labels: LabelSet::none(),
+        };
+        selector.is_nameless()
+    })
 }
 
 fn used_metric(entry: &Entry) -> Selector {
@@ -60,6 +74,21 @@ fn used_metric(entry: &Entry) -> Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs::Nameless;
+
+    #[test]
+    fn selectors_without_a_metric_name_are_exploration() {
+        for (selector, expect) in [
+            ("{__name__!=\"\"}", true),
+            ("{__name__=~\".+\", job=\"x\"}", true),
+            ("{job=\"x\"}", true),
+            ("{__name__=~\"node_.+\"}", false),
+            ("up", false),
+            ("not a selector", false),
+        ] {
+            assert_eq!(is_exploration(selector), expect, "{selector}");
+        }
+    }
 
     #[test]
     fn recently_queried_metrics_are_needed() {
@@ -89,10 +118,10 @@ mod tests {
         needs.add_usage_record(&"f".into(), &record, 100);
         let found: Vec<_> = ["a", "b", "c"]
             .into_iter()
-            .filter(|name| needs.of_metric(name).next().is_some())
+            .filter(|name| needs.of_metric(name, Nameless::All).next().is_some())
             .collect();
         assert_eq!((found, needs.problems()), (vec!["a", "c"], &[][..]));
-        let labels = &needs.of_metric("a").next().unwrap().1.labels;
+        let labels = &needs.of_metric("a", Nameless::All).next().unwrap().1.labels;
         assert_eq!(
             ["x", "y", "z"].map(|label| labels.contains(label)),
             [true, true, false]

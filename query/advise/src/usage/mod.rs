@@ -68,6 +68,19 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
+    /// Empties the record, which begins again at `now_ms`, and saves it. Returns the number of
+    /// forgotten metrics and selectors. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be written. The record in memory is empty, and [`Usage::save`] tries
+    /// again.
+    pub fn forget(&self, now_ms: i64) -> Result<u64, Error> {
+        let forgotten = std::mem::replace(&mut *self.record.lock(), Record::new(now_ms));
+        self.is_changed.store(true, Ordering::Release);
+        self.save()?;
+        Ok(forgotten.stats().n_entries)
+    }
+
     /// Returns a copy of the record, which is charged to `charge` before it is made.
     ///
     /// # Errors
@@ -252,6 +265,21 @@ mod tests {
         std::fs::remove_file(folder.path().join("usage")).unwrap();
         after.save().unwrap();
         assert!(!folder.path().join("usage").exists());
+    }
+
+    #[test]
+    fn a_forgotten_record_is_empty_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("usage");
+        let usage = open(&path);
+        note(&usage, "a");
+        note(&usage, "{x=\"1\"}");
+        usage.save().unwrap();
+        assert_eq!(usage.forget(9).unwrap(), 2);
+        for record in [copy_of(&usage), copy_of(&open(&path))] {
+            assert_eq!(record.since_ms, 9);
+            assert!(record.metrics.is_empty() && record.selectors.is_empty());
+        }
     }
 
     #[test]

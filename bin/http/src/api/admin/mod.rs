@@ -6,6 +6,7 @@
 
 pub(crate) mod admin_relabel;
 pub(crate) mod admin_tsdb;
+pub(crate) mod admin_usage;
 pub(crate) mod lifecycle;
 pub(crate) mod profile;
 pub(crate) mod request;

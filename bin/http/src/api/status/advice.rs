@@ -9,7 +9,7 @@ use axum::extract::State;
 use varve_advise::Advice;
 use varve_advise::findings;
 use varve_advise::inventory::Stored;
-use varve_advise::needs::Needs;
+use varve_advise::needs::{Nameless, Needs};
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::{Entry, Snapshot};
 use varve_context::Charge;
@@ -35,7 +35,7 @@ const RULE_SIZE: usize = 256;
 pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
 /// GET /api/v1/status/advice. `since` limits the usage record, `labels=true` also finds unused
-/// labels.
+/// labels, `count_exploration=true` counts recorded queries without a metric name as uses.
 pub(crate) async fn status(
     State(state): State<HttpState>,
     Extension(record): Extension<Arc<RequestRecord>>,
@@ -45,6 +45,11 @@ pub(crate) async fn status(
     let timeout = form.timeout()?;
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let labels = form.boolean("labels")?;
+    let nameless = if form.boolean("count_exploration")? {
+        Nameless::All
+    } else {
+        Nameless::default()
+    };
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);
     let dialect = match form.first("format") {
         "" | "varve" => Dialect::Varve,
@@ -69,6 +74,7 @@ pub(crate) async fn status(
     };
     let request = Request {
         used_since_ms,
+        nameless,
         labels,
         limit,
         dialect,
@@ -96,6 +102,7 @@ pub(crate) async fn status(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Request {
     used_since_ms: i64,
+    nameless: Nameless,
     labels: bool,
     /// Maximum number of elements of a list.
     limit: usize,
@@ -131,7 +138,7 @@ impl Request {
         let options = findings::Options {
             own_job: OWN_JOB,
             by_job: false,
-            ignore_nameless: false,
+            nameless: self.nameless,
             labels: self.labels,
             bytes_per_sample: inventory.bytes_per_sample().unwrap_or(BYTES_PER_SAMPLE),
             retention,

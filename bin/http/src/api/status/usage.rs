@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use serde_json::{Value, json};
+use varve_advise::needs::is_exploration;
 use varve_advise::usage::{Entry, Requester};
 use varve_server::requests::record::RequestRecord;
 
@@ -14,7 +15,7 @@ use crate::serving::run::{RequestClass, Work, job_fn, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit`
-/// bounds each list.
+/// bounds each list. `count_exploration=true` lists exploration among `selectors`.
 pub(crate) async fn usage(
     State(state): State<HttpState>,
     Extension(record): Extension<Arc<RequestRecord>>,
@@ -22,18 +23,26 @@ pub(crate) async fn usage(
 ) -> Result {
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let timeout = form.timeout()?;
-    let job = job_fn(move |work| respond(work, form.first("metric"), limit));
+    let count_exploration = form.boolean("count_exploration")?;
+    let job = job_fn(move |work| respond(work, form.first("metric"), limit, count_exploration));
     run(&state, &record, RequestClass::Metadata, timeout, job).await
 }
 
-fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
+fn respond(work: &mut Work, metric: &str, limit: usize, count_exploration: bool) -> Result<()> {
     let mut charge = work.ctx.charge();
     let mut record = work.store.usage.snapshot(&mut charge)?;
     if !metric.is_empty() {
         record.metrics.retain(|used| &*used.text == metric);
         record.selectors.clear();
     }
-    for entries in [&mut record.metrics, &mut record.selectors] {
+    let mut exploration = Vec::new();
+    if !count_exploration {
+        exploration = record
+            .selectors
+            .extract_if(.., |used| is_exploration(&used.text))
+            .collect();
+    }
+    for entries in [&mut record.metrics, &mut record.selectors, &mut exploration] {
         entries.sort_by(|a, b| b.last_ms.cmp(&a.last_ms).then_with(|| a.text.cmp(&b.text)));
         entries.truncate(limit);
     }
@@ -46,6 +55,10 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
         work.array(&record.metrics, |out, metric| write(out, "metric", metric))?;
         work.out.buffer().extend_from_slice(b",\"selectors\":");
         work.array(&record.selectors, |out, selector| {
+            write(out, "selector", selector)
+        })?;
+        work.out.buffer().extend_from_slice(b",\"exploration\":");
+        work.array(&exploration, |out, selector| {
             write(out, "selector", selector)
         })?;
         work.out.buffer().push(b'}');

@@ -333,6 +333,7 @@ fn text_of(object: &Map<String, Value>, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs::Nameless;
     use serde_json::json;
 
     /// Checks which of the metrics `a` to `f` are needed, and the number of problems.
@@ -344,7 +345,7 @@ mod tests {
         let problems = needs.problems();
         let found: Vec<_> = ["a", "b", "c", "d", "e", "f"]
             .into_iter()
-            .filter(|name| needs.of_metric(name).next().is_some())
+            .filter(|name| needs.of_metric(name, Nameless::All).next().is_some())
             .collect();
         assert_eq!(
             (found, problems.len()),
@@ -377,7 +378,7 @@ mod tests {
                 .eq(["file", "manifest"])
         );
         assert_eq!(
-            ["a", "b", "c"].map(|name| needs.of_metric(name).next().is_some()),
+            ["a", "b", "c"].map(|name| needs.of_metric(name, Nameless::All).next().is_some()),
             [false, true, true]
         );
     }
