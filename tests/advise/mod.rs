@@ -53,7 +53,10 @@ fn four_fifths_of_kubernetes_series_are_unused() {
     if !is_there() {
         return;
     }
-    let answer = advise(&with(flags(&KUBERNETES), &["--format", "json"]));
+    let answer = advise(&with(
+        flags(&KUBERNETES),
+        &["--format", "json", "--no-keep"],
+    ));
     assert!(
         answer.status.success(),
         "{}",
@@ -70,7 +73,10 @@ fn four_fifths_of_kubernetes_series_are_unused() {
     );
 
     let share_of = |job: &str, file: &str| {
-        let answer = advise(&with(flags(&[(job, file)]), &["--format", "json"]));
+        let answer = advise(&with(
+            flags(&[(job, file)]),
+            &["--format", "json", "--no-keep"],
+        ));
         let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
         let totals = &report["totals"];
         let of = |key: &str| totals[key].as_f64().expect("a count");
@@ -363,6 +369,63 @@ fn a_running_server_provides_series_and_usage() {
     let usage = String::from_utf8(usage.expect("run varve").stdout).unwrap();
     let names: Vec<_> = usage.lines().skip(1).map(str::trim).collect();
     assert_eq!(names, ["h_bucket", "labelled", "unused"]);
+}
+
+/// With all rules and dashboards loaded, drops of ECC errors and of rejects were proposed.
+#[test]
+fn metrics_of_failures_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let scrape = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu=\"0\"} 0\n\
+        apiserver_flowcontrol_rejected_requests_total{reason=\"queue-full\"} 0\n\
+        my_alarm_total 0\nused 1\nunused 1\n";
+    std::fs::write(path("scrape"), scrape).unwrap();
+    let rules = json!({"groups": [{"name": "g", "rules": [{"alert": "A", "expr": "used > 1"}]}]});
+    std::fs::write(path("rules.yaml"), rules.to_string()).unwrap();
+    let written = path("drop.yaml").display().to_string();
+    let report = |more: &[&str]| -> (Value, String) {
+        let of_files = [
+            "--rules".to_owned(),
+            path("rules.yaml").display().to_string(),
+            "--scrape".to_owned(),
+            format!("j={}", path("scrape").display()),
+            "--format=json".to_owned(),
+            format!("--write={written}"),
+        ];
+        let answer = advise(&with(of_files.to_vec(), more));
+        let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert!(answer.status.success(), "{error}");
+        (
+            serde_json::from_slice(&answer.stdout).unwrap(),
+            std::fs::read_to_string(&written).unwrap(),
+        )
+    };
+    let kept = |report: &Value| -> Vec<String> {
+        let all = report["kept"].as_array().unwrap().iter();
+        all.map(|kept| kept["metric"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let ecc = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL";
+    let rejects = "apiserver_flowcontrol_rejected_requests_total";
+
+    let (by_default, rules) = report(&[]);
+    assert_eq!(kept(&by_default), [ecc, rejects]);
+    assert_eq!(by_default["totals"]["unusedMetrics"], 2);
+    assert!(
+        !rules.contains("DCGM") && !rules.contains("apiserver"),
+        "{rules}"
+    );
+    assert!(rules.contains("my_alarm_total"), "{rules}");
+
+    let (extended, rules) = report(&["--keep", "my_.+"]);
+    assert_eq!(kept(&extended), [ecc, rejects, "my_alarm_total"]);
+    assert_eq!(extended["kept"][2]["keptBy"], "my_.+");
+    assert!(!rules.contains("my_alarm_total"), "{rules}");
+
+    let (without, rules) = report(&["--no-keep"]);
+    assert_eq!(kept(&without), [""; 0]);
+    assert_eq!(without["totals"]["unusedMetrics"], 4);
+    assert!(rules.contains(ecc), "{rules}");
 }
 
 /// Runs `varve advise usage` and returns what it printed.

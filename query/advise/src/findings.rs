@@ -7,6 +7,7 @@
 //! `ALERTS`) and `target_info`, which joins read without naming it, are never unused. The series of
 //! the server itself are ignored: relabel rules do not apply to them.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use varve_promql::number::parse_float;
 use varve_query::usage::LabelSet;
 
 use crate::inventory::{Inventory, MetricId, MetricSize};
+use crate::keep::Keep;
 use crate::needs::{Nameless, Needs, Selector};
 
 /// Options of the analysis.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// The job of the server's own series, which are ignored.
     pub own_job: &'static str,
@@ -26,6 +28,8 @@ pub struct Options {
     pub by_job: bool,
     /// Which selectors without a metric name count as uses.
     pub nameless: Nameless,
+    /// Unused metrics that are kept.
+    pub keep: Keep,
     /// Find unused labels, which takes two passes over the series per label.
     pub labels: bool,
     /// Bytes per sample on disk.
@@ -41,6 +45,8 @@ pub struct Findings {
     pub totals: Totals,
     /// Unused metrics, buckets and labels, most expensive first.
     pub unused: Vec<Finding>,
+    /// Unused metrics that are kept, most expensive first.
+    pub kept: Vec<Kept>,
     /// Metrics that only recording rules with unread results need.
     pub unread: Vec<Finding>,
     /// Used buckets of classic histograms that the job also exposes as native histograms. Queries of
@@ -97,6 +103,15 @@ pub struct Finding {
     pub droppable: bool,
 }
 
+/// An unused metric on the keep list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// The metric and its size.
+    pub finding: Finding,
+    /// The preset, or the regular expression, that keeps it.
+    pub kept_by: String,
+}
+
 /// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -150,6 +165,7 @@ pub fn find<I: Inventory>(
         found: Findings {
             totals: Totals::default(),
             unused: Vec::new(),
+            kept: Vec::new(),
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: nameless.into_iter().collect(),
@@ -210,16 +226,27 @@ impl Search<'_> {
             .of_metric(&metric.name, self.options.nameless)
             .filter(|(_, selector)| self.applies(selector, &metric.job))
             .collect();
+        let kept_by = self.options.keep.kept_by(&metric.name);
         if used.is_empty() {
-            charge_finding(metric, 0, inventory)?;
+            charge_finding(metric, kept_by.map_or(0, str::len), inventory)?;
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
-            self.found.unused.push(finding);
+            match kept_by {
+                Some(kept_by) => self.found.kept.push(Kept {
+                    finding,
+                    kept_by: kept_by.to_owned(),
+                }),
+                None => self.found.unused.push(finding),
+            }
             return Ok(());
         }
+        let is_kept = kept_by.is_some();
         if !used.iter().any(|(need, _)| self.read[*need]) {
             charge_finding(metric, 0, inventory)?;
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unread.push(finding);
+        }
+        if is_kept {
+            return Ok(());
         }
         let selectors: Vec<_> = used.into_iter().map(|(_, selector)| selector).collect();
         self.check_buckets(metric, size, &selectors, inventory)?;
@@ -381,17 +408,22 @@ impl Search<'_> {
             &mut found.unread,
             &mut found.classic_beside_native,
         ] {
-            list.sort_by(|a, b| {
-                b.series
-                    .cmp(&a.series)
-                    .then_with(|| a.kind.cmp(&b.kind))
-                    .then_with(|| a.job.cmp(&b.job))
-                    .then_with(|| a.metric.cmp(&b.metric))
-                    .then_with(|| a.label.cmp(&b.label))
-            });
+            list.sort_by(most_expensive_first);
         }
+        found
+            .kept
+            .sort_by(|a, b| most_expensive_first(&a.finding, &b.finding));
         self.found
     }
+}
+
+fn most_expensive_first(a: &Finding, b: &Finding) -> Ordering {
+    b.series
+        .cmp(&a.series)
+        .then_with(|| a.kind.cmp(&b.kind))
+        .then_with(|| a.job.cmp(&b.job))
+        .then_with(|| a.metric.cmp(&b.metric))
+        .then_with(|| a.label.cmp(&b.label))
 }
 
 impl Totals {
@@ -482,6 +514,7 @@ mod tests {
             own_job: "own",
             by_job,
             nameless: Nameless::default(),
+            keep: Keep::presets(),
             labels: true,
             bytes_per_sample: 2.0,
             retention: Duration::from_secs(100),
@@ -527,6 +560,23 @@ mod tests {
         assert_eq!(
             (found.totals.unused_series, found.totals.unused_percent()),
             (2, 100.0)
+        );
+    }
+
+    #[test]
+    fn metrics_of_the_keep_list_are_no_savings() {
+        let found = found("DCGM_FI_DEV_POWER_VIOLATION 1\na 1\n", &["b"], false);
+        let unused: Vec<_> = found.unused.iter().map(|found| &*found.metric).collect();
+        assert_eq!(unused, ["a"]);
+        assert_eq!(
+            (found.totals.series, found.totals.unused_series),
+            (4, 2),
+            "two targets"
+        );
+        let kept = &found.kept[0];
+        assert_eq!(
+            (&*kept.finding.metric, kept.finding.series, &*kept.kept_by),
+            ("DCGM_FI_DEV_POWER_VIOLATION", 2, "gpu-health")
         );
     }
 

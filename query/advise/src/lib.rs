@@ -16,6 +16,7 @@ mod alternation;
 pub mod churn;
 pub mod findings;
 pub mod inventory;
+pub mod keep;
 pub mod needs;
 pub mod relabel_rules;
 pub mod usage;

@@ -276,6 +276,7 @@ mod tests {
         Findings {
             totals: Totals::default(),
             unused,
+            kept: Vec::new(),
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: Vec::new(),
@@ -354,6 +355,7 @@ mod tests {
         let findings = Findings {
             totals: Totals::default(),
             unused,
+            kept: Vec::new(),
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: Vec::new(),

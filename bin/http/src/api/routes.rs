@@ -424,6 +424,16 @@ fn state() -> Vec<Endpoint> {
         optional("labels", Boolean, "Also find unused labels."),
         COUNT_EXPLORATION,
         optional(
+            "keep",
+            Text,
+            "Anchored regex of metric names to keep although nothing uses them.",
+        ),
+        optional(
+            "no_keep",
+            Boolean,
+            "Do not keep the metrics of the presets.",
+        ),
+        optional(
             "format",
             OneOf(&advice::FORMATS),
             "Format of the rules; `varve` by default.",

@@ -81,6 +81,15 @@ pub struct DropsArgs {
     #[arg(long, conflicts_with = "count_exploration")]
     pub(crate) ignore_nameless: bool,
 
+    /// Keep metrics whose name matches this anchored regex although nothing uses them, beside those of
+    /// the presets gpu-health and apiserver-health; may be repeated
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) keep: Vec<String>,
+
+    /// Do not keep the metrics of the presets
+    #[arg(long)]
+    pub(crate) no_keep: bool,
+
     /// Bytes per sample on disk [default: the value of the server if it is a Varve that stores its
     /// own metrics, else 1]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]

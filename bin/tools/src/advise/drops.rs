@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
 use varve_advise::inventory::Scrapes;
+use varve_advise::keep::Keep;
 use varve_advise::needs::{Dashboards, Nameless, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
 use varve_config::file::GlobalConfig;
@@ -243,17 +244,28 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
         enforce: args.enforce,
         labels: args.write_labels,
     };
+    let keep = keep(args)?;
     if args.server.given().is_some() {
         let mut server = Server::new(args.server.client()?, interval_of_all, intervals);
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, server.bytes_per_sample());
         Ok((
-            Advice::find(needs, &mut server, options(args, bytes_per_sample), rules)?,
+            Advice::find(
+                needs,
+                &mut server,
+                options(args, keep, bytes_per_sample),
+                rules,
+            )?,
             assumed,
         ))
     } else {
         let mut scrapes = read_scrapes(args, interval_of_all, intervals)?;
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, None);
-        let Ok(advice) = Advice::find(needs, &mut scrapes, options(args, bytes_per_sample), rules);
+        let Ok(advice) = Advice::find(
+            needs,
+            &mut scrapes,
+            options(args, keep, bytes_per_sample),
+            rules,
+        );
         Ok((advice, assumed))
     }
 }
@@ -268,8 +280,23 @@ fn assume_bytes_per_sample(args: &DropsArgs, measured: Option<f64>) -> (f64, Str
     (bytes, format!("{bytes:.2} bytes per sample ({source})"))
 }
 
-fn options(args: &DropsArgs, bytes_per_sample: f64) -> findings::Options {
+/// Returns the keep list.
+fn keep(args: &DropsArgs) -> Result<Keep> {
+    let mut keep = if args.no_keep {
+        Keep::default()
+    } else {
+        Keep::presets()
+    };
+    for pattern in &args.keep {
+        keep.add(pattern)
+            .with_context(|| format!("parse --keep {pattern:?}"))?;
+    }
+    Ok(keep)
+}
+
+fn options(args: &DropsArgs, keep: Keep, bytes_per_sample: f64) -> findings::Options {
     findings::Options {
+        keep,
         own_job: OWN_JOB,
         by_job: args.by_job,
         nameless: nameless(args),

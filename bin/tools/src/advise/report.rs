@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use varve_advise::Advice;
-use varve_advise::findings::{Finding, Kind};
+use varve_advise::findings::{Finding, Kept, Kind};
 use varve_advise::needs::Problem;
 use varve_wire::api::advice::AdviceReport;
 
@@ -75,6 +75,7 @@ impl Report<'_> {
         let findings = &self.advice.findings;
         let mut text = self.totals();
         unused(&mut text, &findings.unused, lines_max);
+        kept(&mut text, &findings.kept, lines_max);
         let title =
             "Metrics used only by recording rules whose results nothing reads (not dropped)";
         let unread: Vec<_> = findings.unread.iter().collect();
@@ -196,6 +197,29 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
     }
 }
 
+/// Appends the table of what the keep list keeps.
+fn kept(text: &mut String, kept: &[Kept], lines_max: usize) {
+    let head = ["series", "samples/s", "disk", "job", "metric", "kept by"];
+    let rows = kept
+        .iter()
+        .take(lines_max)
+        .map(|Kept { finding, kept_by }| {
+            [
+                finding.series.to_string(),
+                format!("{:.1}", finding.samples_per_second),
+                print_rounded_size(finding.bytes),
+                finding.job.clone(),
+                finding.metric.clone(),
+                kept_by.clone(),
+            ]
+        });
+    if !kept.is_empty() {
+        let title = "Kept although nothing uses them (--no-keep drops them, --keep adds)";
+        let _ = write!(text, "\n{title}\n{}", table(&head, rows));
+        more(text, kept.len(), lines_max);
+    }
+}
+
 fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
     if !lines.is_empty() {
         let _ = writeln!(text, "\n{title}");
@@ -257,9 +281,14 @@ mod tests {
             unused_series: 25,
             ..Totals::default()
         };
+        let kept = vec![Kept {
+            finding: finding(Kind::Metric, "e", 3),
+            kept_by: "gpu-health".into(),
+        }];
         let findings = Findings {
             totals,
             unused,
+            kept,
             unread: Vec::new(),
             classic_beside_native: Vec::new(),
             nameless: vec!["file: panel".into()],
@@ -304,6 +333,10 @@ Unused labels
        1        0.5  2.0 KiB  j    c       label x: needs an aggregation to remove it
 
 1 unused labels distinguish no series: dropping them saves none.
+
+Kept although nothing uses them (--no-keep drops them, --keep adds)
+  series  samples/s     disk  job  metric  kept by
+       3        0.5  2.0 KiB  j    e       gpu-health
 
 Selectors without a metric name
   file: panel

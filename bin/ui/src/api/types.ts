@@ -107,6 +107,7 @@ export interface Advice {
     unusedBytes: number;
   };
   unused: Unused[];
+  kept: Array<{ job: string; metric: string; series: number; samplesPerSecond: number; bytes: number; keptBy: string }>;
   unread: Unused[];
   nameless: string[];
   exploration: string[];

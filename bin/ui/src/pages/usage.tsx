@@ -18,20 +18,20 @@ const ESTIMATE = "≈ assumes one sample per series every 30 s. On disk a sample
 
 export function Usage() {
   const { params } = useAddress();
-  const [days, labels, exploration] = [params.get("days") ?? "", params.get("labels") ?? "", params.get("exploration") ?? ""];
-  const loaded = useLoad(`advice ${days} ${labels} ${exploration}`, async (signal) => {
+  const [days, labels, exploration, noKeep] = ["days", "labels", "exploration", "no_keep"].map((name) => params.get(name) ?? "") as [string, string, string, string];
+  const loaded = useLoad(`advice ${days} ${labels} ${exploration} ${noKeep}`, async (signal) => {
     const since = days === "" ? undefined : Math.floor(Date.now() / 1000) - Number(days) * DAY_S;
-    return (await request<Data>("status/advice", { params: { since, labels, count_exploration: exploration }, signal })).data;
+    return (await request<Data>("status/advice", { params: { since, labels, count_exploration: exploration, no_keep: noKeep }, signal })).data;
   });
   return (
     <Page title="Usage and drop advice" about={<>What no rule of this server and no recorded query uses, and what it costs. Dashboards that nobody opened are not in the record: check them with <code>varve advise drops</code> before you drop anything.</>}>
-      <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} exploration={exploration} />}</Show>
+      <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} exploration={exploration} noKeep={noKeep} />}</Show>
       <RelabelRules />
     </Page>
   );
 }
 
-function Advice({ advice, days, labels, exploration }: { advice: Data; days: string; labels: string; exploration: string }) {
+function Advice({ advice, days, labels, exploration, noKeep }: { advice: Data; days: string; labels: string; exploration: string; noKeep: string }) {
   const { totals, unused, sinceMs } = advice;
   const isYoung = Date.now() - sinceMs < 7 * DAY_S * 1000;
   const columns: Array<Column<Unused>> = [
@@ -60,6 +60,9 @@ function Advice({ advice, days, labels, exploration }: { advice: Data; days: str
       {advice.exploration.length > 0 && (
         <p class="message info"><span>{plural(advice.exploration.length, "query", "queries")} without a metric name count as exploration and not as use: <code>{advice.exploration.slice(0, 3).join("; ")}</code></span></p>
       )}
+      {advice.kept.length > 0 && (
+        <p class="message info"><span>{plural(advice.kept.length, "unused metric is", "unused metrics are")} kept for diagnosis and not dropped by the rules ({[...new Set(advice.kept.map(({ keptBy }) => keptBy))].join(", ")}): <code>{advice.kept.slice(0, 5).map(({ metric }) => metric).join(", ")}</code>{advice.kept.length > 5 && ` and ${advice.kept.length - 5} more`}</span></p>
+      )}
       <Section title="Unused" note={ESTIMATE}>
         <DataTable
           id="u"
@@ -83,6 +86,10 @@ function Advice({ advice, days, labels, exploration }: { advice: Data; days: str
               <label class="field check" title="Queries without a metric name count as uses of all series that they may match">
                 <input type="checkbox" checked={exploration !== ""} onChange={(event) => setParams({ exploration: event.currentTarget.checked ? "true" : undefined })} />
                 <span>Count exploration</span>
+              </label>
+              <label class="field check" title="Keep metrics of GPU health and API server health although nothing uses them">
+                <input type="checkbox" checked={noKeep === ""} onChange={(event) => setParams({ no_keep: event.currentTarget.checked ? undefined : "true" })} />
+                <span>Keep health metrics</span>
               </label>
               <button type="button" disabled={advice.rulesCount === 0} onClick={() => download("drop-rules.yaml", "application/yaml", advice.rules)}>
                 Download {plural(advice.rulesCount, "rule")}

@@ -1,7 +1,7 @@
 //! The report of /api/v1/status/advice and of `varve advise drops`.
 
 use varve_advise::Advice;
-use varve_advise::findings::{Finding, Kind, Totals};
+use varve_advise::findings::{self, Finding, Kind, Totals};
 
 use crate::schema;
 
@@ -19,6 +19,8 @@ schema! {
         totals: AdviceTotals,
         /// Unused metrics, buckets and labels, those of most series first.
         unused: Vec<Unused>,
+        /// Unused metrics that the keep list keeps: `rules` do not drop them.
+        kept: Vec<Kept>,
         /// Metrics that only recording rules use whose results nothing reads.
         unread: Vec<Unused>,
         /// Used buckets of classic histograms that the job also exposes as native histograms.
@@ -71,6 +73,20 @@ schema! {
     }
 }
 
+schema! {
+    /// An unused metric of a job that the keep list keeps.
+    pub struct Kept {
+        job: String,
+        metric: String,
+        series: u64,
+        samples_per_second: f64,
+        /// Bytes on disk over the retention.
+        bytes: f64,
+        /// The preset, or the regular expression, that keeps it.
+        kept_by: String,
+    }
+}
+
 impl AdviceReport {
     /// Returns the report with at most `limit` elements per list of findings.
     pub fn of(since_ms: Option<i64>, advice: Advice, limit: usize) -> Self {
@@ -85,12 +101,32 @@ impl AdviceReport {
             expressions: n_expressions as u64,
             totals: AdviceTotals::of(&findings.totals),
             unused: list(findings.unused),
+            kept: findings
+                .kept
+                .into_iter()
+                .take(limit)
+                .map(Kept::of)
+                .collect(),
             unread: list(findings.unread),
             classic_beside_native: list(findings.classic_beside_native),
             nameless: findings.nameless,
             exploration: findings.exploration,
             n_rules: rules.n_rules as u64,
             rules: rules.text,
+        }
+    }
+}
+
+impl Kept {
+    fn of(kept: findings::Kept) -> Self {
+        let findings::Kept { finding, kept_by } = kept;
+        Self {
+            job: finding.job,
+            metric: finding.metric,
+            series: finding.series,
+            samples_per_second: finding.samples_per_second,
+            bytes: finding.bytes,
+            kept_by,
         }
     }
 }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use varve_advise::Advice;
 use varve_advise::findings;
 use varve_advise::inventory::Stored;
+use varve_advise::keep::Keep;
 use varve_advise::needs::{Nameless, Needs};
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::{Entry, Snapshot};
@@ -50,6 +51,11 @@ pub(crate) async fn status(
     } else {
         Nameless::default()
     };
+    let keep = KeepParameters {
+        is_without_presets: form.boolean("no_keep")?,
+        pattern: form.first("keep").to_owned(),
+    };
+    keep.list()?;
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);
     let dialect = match form.first("format") {
         "" | "varve" => Dialect::Varve,
@@ -75,19 +81,20 @@ pub(crate) async fn status(
     let request = Request {
         used_since_ms,
         nameless,
+        keep,
         labels,
         limit,
         dialect,
         scrape_interval: config.global.scrape_interval,
     };
     let app = state.app.clone();
+    let parameters = Arc::new(request.clone());
     let job = job_fn(move |work| {
         let mut charge = work.ctx.charge();
         let usage = work.store.usage.snapshot(&mut charge)?;
         let (advice, _charge) = request.advice(work, &usage, &app.rules.set(), range, retention)?;
         work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
     });
-    let parameters = Arc::new(request);
     run_shared(
         &state,
         &record,
@@ -99,10 +106,34 @@ pub(crate) async fn status(
     .await
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What the keep list has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct KeepParameters {
+    is_without_presets: bool,
+    /// A further regular expression of metric names, or empty.
+    pattern: String,
+}
+
+impl KeepParameters {
+    fn list(&self) -> Result<Keep> {
+        let mut keep = if self.is_without_presets {
+            Keep::default()
+        } else {
+            Keep::presets()
+        };
+        if !self.pattern.is_empty() {
+            keep.add(&self.pattern)
+                .map_err(|error| ApiError::invalid_parameter("keep", error))?;
+        }
+        Ok(keep)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     used_since_ms: i64,
     nameless: Nameless,
+    keep: KeepParameters,
     labels: bool,
     /// Maximum number of elements of a list.
     limit: usize,
@@ -116,13 +147,13 @@ impl Request {
     /// Dashboards are known only as far as their queries are in the usage record. Series with a
     /// sample in `range` exist. The charge covers the result.
     fn advice(
-        self,
+        &self,
         work: &Work,
         usage: &Snapshot,
         rules: &RuleSet,
         range: TimeRange,
         retention: Duration,
-    ) -> varve_tsdb::Result<(Advice, Charge)> {
+    ) -> Result<(Advice, Charge)> {
         let mut charge = work.ctx.charge();
         let entries = usage.metrics.iter().chain(&usage.selectors);
         charge.grow(NEED_COPIES * entries.map(Entry::size).sum::<usize>())?;
@@ -135,7 +166,13 @@ impl Request {
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
         needs.add_rule_set(rules);
         let mut inventory = Stored::new(&work.store.db, &work.ctx, range, self.scrape_interval);
+        let keep = self.keep.list()?;
+        // The regular expression of the request is compiled within its limits.
+        for matcher in keep.matchers() {
+            matcher.compile(&work.ctx)?;
+        }
         let options = findings::Options {
+            keep,
             own_job: OWN_JOB,
             by_job: false,
             nameless: self.nameless,
