@@ -81,8 +81,8 @@ fn notify_of_failures(app: &App, store: &Store) {
     let missing = store.db.missing();
     let missing = missing.map(|text| {
         format!(
-            "Results are incomplete: {text}. Restore the file from a snapshot and restart, or move it away to \
-             accept the loss."
+            "Results are incomplete: {text}. Restore the file from a snapshot, or move it away to accept the \
+             loss. Then restart."
         )
     });
     app.notifications.set(Topic::Blocks, missing.as_deref());

@@ -76,8 +76,8 @@ impl Signals {
     }
 
     /// Waits for a signal that ends the process at once, after the one that began its shutdown, and
-    /// returns its name. `timeout`, and a shell at Ctrl-C, signal the process and then its group:
-    /// what arrives within [`ONE_SIGNAL`] is the same signal.
+    /// returns its name. `timeout` signals the process and then its group: what arrives within
+    /// [`ONE_SIGNAL`] is the same signal.
     pub async fn next_end(&mut self) -> &'static str {
         let began = Instant::now();
         loop {

@@ -91,7 +91,13 @@ pub(super) fn merge(total: Side<'_>, delta: Side<'_>) -> Option<Buckets> {
 pub(super) fn widen_zero_bucket(histogram: &mut ExponentialPoint, threshold: f64) {
     // Bucket i ends at 2^((i + 1) / 2^scale).
     let buckets_per_octave = f64::from(histogram.scale).exp2();
-    let end = (threshold.log2() * buckets_per_octave).ceil();
+    let exact = threshold.log2() * buckets_per_octave;
+    // The end of a bucket is an integer but for rounding.
+    let end = if (exact - exact.round()).abs() < 1e-6 {
+        exact.round()
+    } else {
+        exact.ceil()
+    };
     // Only a scale or a threshold that no sender uses has no such bucket.
     if !end.is_finite() {
         histogram.zero_threshold = threshold;
@@ -102,12 +108,13 @@ pub(super) fn widen_zero_bucket(histogram: &mut ExponentialPoint, threshold: f64
             continue;
         };
         let n_inside = end - f64::from(buckets.offset);
-        // A float becomes the nearest integer.
+        // The cast saturates: a negative number becomes 0.
         let n_inside = (n_inside as usize).min(buckets.counts.len());
         for count in buckets.counts.drain(..n_inside) {
             histogram.zero_count = histogram.zero_count.wrapping_add(count);
         }
         buckets.offset = buckets.offset.wrapping_add(n_inside as i32);
     }
-    histogram.zero_threshold = (end / buckets_per_octave).exp2();
+    let bound = (end / buckets_per_octave).exp2();
+    histogram.zero_threshold = if bound.is_finite() { bound } else { threshold };
 }

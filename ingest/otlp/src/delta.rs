@@ -68,6 +68,8 @@ struct Streams {
 struct Stream {
     tenant: Arc<TenantLabels>,
     start_ns: u64,
+    /// When the first delta ended.
+    first_end_ns: u64,
     /// The newest sample of an earlier total. Deltas up to it may be in that.
     earlier_ns: u64,
     last: LastDelta,
@@ -127,6 +129,8 @@ pub(super) struct DeltaRequest<'a> {
 pub(super) enum Added {
     /// It was added, or it is in the total already.
     Done(Option<AppliedDelta>),
+    /// It is in a total of another type, which has a sample.
+    Nothing,
     /// It may be in an earlier total: ask the store, and try again.
     AskStore,
 }
@@ -213,7 +217,9 @@ impl DeltaStreams {
             *n_late += u64::from(place == Place::Late);
             applied.before = Some(std::mem::replace(&mut stream.last, last));
         }
-        point.set(&stream.last.total);
+        if !point.set(&stream.last.total) {
+            return Ok(Added::Nothing);
+        }
         point.set_times(stream.start_ns, stream.last.sample_ns);
         Ok(Added::Done(applied.before.is_some().then_some(applied)))
     }
@@ -269,10 +275,12 @@ impl Stream {
         now: Instant,
     ) -> Self {
         let start_ns = point.start_ns();
+        let first_end_ns = point.time_ns();
         point.set_times(start_ns, last.sample_ns);
         Self {
             tenant,
             start_ns,
+            first_end_ns,
             earlier_ns: earlier.newest_ns,
             last,
             used: now,
@@ -287,7 +295,9 @@ impl Stream {
         let time_ns = point.time_ns();
         let covered = &self.last.covered;
         let newest_ns = covered.newest_ns();
-        if covered.contains(time_ns) {
+        // A sender that always sets the same start: the first delta covers less than it says.
+        let has_fixed_start = point.start_ns() == self.start_ns && time_ns < self.first_end_ns;
+        if covered.contains(time_ns) && !has_fixed_start {
             return Ok(Place::Repeated);
         }
         if time_ns > newest_ns {
@@ -300,11 +310,14 @@ impl Stream {
                 self.start_ns
             ));
         }
-        if covered.is_known(time_ns) && newest_ns - time_ns <= nanoseconds(late_max) {
-            return Ok(Place::Late);
-        }
+        let is_within = newest_ns - time_ns <= nanoseconds(late_max);
+        let reason = match (is_within, covered.is_known(time_ns) && !has_fixed_start) {
+            (true, true) => return Ok(Place::Late),
+            (false, _) => "later than --ingest.late-delta-window allows",
+            (true, false) => "where the stream does not know its deltas",
+        };
         Err(format!(
-            "out of order delta at {time_ns} ns, the stream is at {newest_ns} ns (--ingest.late-delta-window is {late_max:?})"
+            "out of order delta at {time_ns} ns, the stream is at {newest_ns} ns: {reason}"
         ))
     }
 }
@@ -447,7 +460,7 @@ mod tests {
         let earlier = Some(EarlierTotal::default());
         match streams.accumulate(request, key, point, earlier, now)? {
             Added::Done(applied) => Ok(applied),
-            Added::AskStore => panic!("the store was asked"),
+            added => panic!("{added:?}"),
         }
     }
 
@@ -499,6 +512,19 @@ mod tests {
         assert_eq!(float.value, Some(Number::Double(13.5)));
     }
 
+    #[test]
+    fn a_late_delta_of_a_sender_with_a_fixed_start_is_rejected() {
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
+        add(&streams, 1, &mut number(5, 10, 1), now).unwrap();
+        let late = add(&streams, 1, &mut number(5, 8, 1), now).unwrap_err();
+        assert!(late.starts_with("out of order delta at 8 ns"), "{late}");
+        add(&streams, 1, &mut number(5, 20, 1), now).unwrap();
+        let mut repeated = number(5, 10, 1);
+        add(&streams, 1, &mut repeated, now).unwrap();
+        assert_eq!(repeated.value, Some(Number::Int(2)));
+    }
+
     /// The collector's queue has ten consumers, which reorder deltas: 3 of 300 were lost.
     #[test]
     fn late_deltas_are_added_once() {
@@ -533,7 +559,7 @@ mod tests {
         assert_eq!(total_of(1_050, 1_160, 0), total(1_160, 63));
         assert_eq!(
             total_of(1_040, 1_050, 1).unwrap_err(),
-            "out of order delta at 1050000000 ns, the stream is at 1160000000 ns (--ingest.late-delta-window is 100ms)"
+            "out of order delta at 1050000000 ns, the stream is at 1160000000 ns: later than --ingest.late-delta-window allows"
         );
         assert_eq!(total_of(1_020, 1_030, 4), total(1_160, 63), "known still");
         assert_eq!(streams.n_late(), 2);
@@ -753,6 +779,35 @@ mod tests {
         assert_eq!(total_of(1, &[1.0], &[2, 3]), (5, Some(1.5), vec![2, 3]));
         assert_eq!(total_of(2, &[1.0], &[1, 0]), (6, Some(3.0), vec![3, 3]));
         assert_eq!(total_of(3, &[2.0], &[1, 1]), (2, Some(1.5), vec![1, 1]));
+    }
+
+    #[test]
+    fn a_repeated_delta_of_another_layout_gets_the_layout_of_the_total() {
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
+        let point = |time_ns, bounds: &[f64]| HistogramPoint {
+            start_ns: time_ns - 10,
+            time_ns,
+            count: 1,
+            bucket_counts: vec![1; bounds.len() + 1],
+            explicit_bounds: bounds.to_vec(),
+            ..HistogramPoint::default()
+        };
+        add(&streams, 1, &mut point(20, &[1.0]), now).unwrap();
+        add(&streams, 1, &mut point(30, &[2.0, 3.0]), now).unwrap();
+        let mut repeated = point(20, &[1.0]);
+        add(&streams, 1, &mut repeated, now).unwrap();
+        assert_eq!(repeated.explicit_bounds, [2.0, 3.0]);
+        assert_eq!((repeated.bucket_counts.len(), repeated.time_ns), (3, 30));
+
+        let mut number = number(20, 30, 5);
+        let tenant = TenantLabels::default();
+        let mut labels = LabelMap::default();
+        labels.set("number", "1");
+        let key = streams.key(&tenant, "m", &labels);
+        let request = start_request(&streams, &tenant, Duration::ZERO);
+        let added = streams.accumulate(request, key, &mut number, None, now);
+        assert!(matches!(added, Ok(Added::Nothing)), "{added:?}");
     }
 
     /// Returns an exponential point of observations above 0 at a scale.

@@ -1,6 +1,8 @@
 //! Data points with delta temporality: addition to the total of their stream.
 
 use super::bucket_merge::{BUCKETS_MAX, merge, n_merged, widen_zero_bucket};
+use super::exemplar::check_exemplars;
+use super::histogram;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
 
 /// The sum of the deltas of a stream.
@@ -25,8 +27,13 @@ pub(super) trait DeltaPoint: Sized {
     fn first(&self) -> Total;
     /// Adds the delta to a total. Returns `false` if they have different types.
     fn add_to(&self, total: &mut Total) -> bool;
-    /// Replaces the values by a total of the same type.
-    fn set(&mut self, total: &Total);
+    /// Replaces the values by a total. Returns `false` if it has another type.
+    fn set(&mut self, total: &Total) -> bool;
+    /// Checks that the point can be stored.
+    ///
+    /// # Errors
+    /// The reason why it cannot be.
+    fn check(&self, convert_to_nhcb: bool) -> Result<(), String>;
     /// Returns a point at another time with the same start and layout, and without observations.
     fn zero_at(&self, time_ns: u64) -> Self;
 }
@@ -87,10 +94,16 @@ impl DeltaPoint for NumberPoint {
         true
     }
 
-    fn set(&mut self, total: &Total) {
-        if let Total::Number(total) = total {
-            self.value = Some(*total);
-        }
+    fn set(&mut self, total: &Total) -> bool {
+        let Total::Number(total) = total else {
+            return false;
+        };
+        self.value = Some(*total);
+        true
+    }
+
+    fn check(&self, _convert_to_nhcb: bool) -> Result<(), String> {
+        check_exemplars(&self.exemplars)
     }
 
     fn zero_at(&self, time_ns: u64) -> Self {
@@ -151,11 +164,22 @@ impl DeltaPoint for HistogramPoint {
         true
     }
 
-    fn set(&mut self, total: &Total) {
-        if let Total::Histogram(total) = total {
-            (self.count, self.sum) = (total.count, total.sum);
-            self.bucket_counts.clone_from(&total.bucket_counts);
+    fn set(&mut self, total: &Total) -> bool {
+        let Total::Histogram(total) = total else {
+            return false;
+        };
+        (self.count, self.sum) = (total.count, total.sum);
+        self.bucket_counts.clone_from(&total.bucket_counts);
+        self.explicit_bounds.clone_from(&total.explicit_bounds);
+        true
+    }
+
+    fn check(&self, convert_to_nhcb: bool) -> Result<(), String> {
+        check_exemplars(&self.exemplars)?;
+        if convert_to_nhcb {
+            histogram::custom(self)?;
         }
+        Ok(())
     }
 
     fn zero_at(&self, time_ns: u64) -> Self {
@@ -224,14 +248,21 @@ impl DeltaPoint for ExponentialPoint {
         true
     }
 
-    fn set(&mut self, total: &Total) {
-        if let Total::Exponential(total) = total {
-            (self.scale, self.count, self.zero_count, self.sum) =
-                (total.scale, total.count, total.zero_count, total.sum);
-            self.positive.clone_from(&total.positive);
-            self.negative.clone_from(&total.negative);
-            self.zero_threshold = total.zero_threshold;
-        }
+    fn set(&mut self, total: &Total) -> bool {
+        let Total::Exponential(total) = total else {
+            return false;
+        };
+        (self.scale, self.count, self.zero_count, self.sum) =
+            (total.scale, total.count, total.zero_count, total.sum);
+        self.positive.clone_from(&total.positive);
+        self.negative.clone_from(&total.negative);
+        self.zero_threshold = total.zero_threshold;
+        true
+    }
+
+    fn check(&self, _convert_to_nhcb: bool) -> Result<(), String> {
+        check_exemplars(&self.exemplars)?;
+        histogram::exponential(self).map(drop)
     }
 
     fn zero_at(&self, time_ns: u64) -> Self {

@@ -15,7 +15,7 @@ use super::message::{
     Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, SummaryPoint,
 };
 use super::names::LabelNamer;
-use super::request_deltas::RequestDeltas;
+use super::request_deltas::{Accumulated, RequestDeltas};
 use super::settings::OtlpSettings;
 use super::sink::{Position, Sink, Stored};
 use super::staleness::stale_or;
@@ -279,22 +279,25 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         let key = self.deltas.key(&self.metric.name, labels);
         let now = Instant::now();
         let mut earlier = EarlierTotal::default();
-        let mut size = self.deltas.accumulate(key, point, None, now)?;
-        if size.is_none() {
+        let mut added = self.deltas.accumulate(key, point, None, now)?;
+        if added == Accumulated::AskStore {
             let stored = self.stored(labels, suffix, timestamp_ms);
             let stored = stored.map_err(Failure::Request)?;
             if stored.has_sample {
                 return Ok(false);
             }
             earlier.newest_ns = nanoseconds(stored.newest_ms.unwrap_or(0).max(0));
-            size = self.deltas.accumulate(key, point, Some(earlier), now)?;
+            added = self.deltas.accumulate(key, point, Some(earlier), now)?;
         }
-        self.to
-            .reserve(size.unwrap_or(0))
-            .map_err(Failure::Request)?;
+        let Accumulated::Store { size } = added else {
+            return Ok(false);
+        };
+        self.to.reserve(size).map_err(Failure::Request)?;
         if !self.deltas.starts_stream() {
             return Ok(true);
         }
+        // A point that is rejected must not leave a zero.
+        point.check(self.settings.convert_histograms_to_nhcb)?;
         // At the start itself an earlier total may have its last sample.
         let start_ms = milliseconds(point.start_ns().max(earlier.newest_ns));
         let zero_ms = start_ms.saturating_add(1);

@@ -25,6 +25,17 @@ pub struct RequestDeltas<'a> {
     applied: Vec<(AppliedDelta, Range<Position>)>,
 }
 
+/// What is to be done with a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accumulated {
+    /// Store the total. The request holds `size` bytes of memory for it.
+    Store { size: usize },
+    /// The total that contains it has a sample.
+    StoreNothing,
+    /// Ask the store for an earlier total, and try again.
+    AskStore,
+}
+
 impl<'a> RequestDeltas<'a> {
     /// Starts a request of a tenant. A delta may end by at most `late_max` before the newest one of
     /// its stream.
@@ -48,9 +59,8 @@ impl<'a> RequestDeltas<'a> {
         self.streams.key(self.request.tenant, name, labels)
     }
 
-    /// Adds a delta to the total of its stream, and replaces it by the total. Returns the bytes of
-    /// memory that the request holds for it, or `None` if the store must be asked for `earlier`
-    /// first.
+    /// Adds a delta to the total of its stream, and replaces it by the total. `earlier` is what the
+    /// store has, if it was asked.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
@@ -60,19 +70,22 @@ impl<'a> RequestDeltas<'a> {
         point: &mut impl DeltaPoint,
         earlier: Option<EarlierTotal>,
         now: Instant,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Accumulated, String> {
         let added = self
             .streams
             .accumulate(self.request, key, point, earlier, now)?;
-        let Added::Done(applied) = added else {
-            return Ok(None);
+        self.current = match added {
+            Added::Done(applied) => applied,
+            Added::Nothing => return Ok(Accumulated::StoreNothing),
+            Added::AskStore => return Ok(Accumulated::AskStore),
         };
-        self.current = applied;
-        Ok(Some(match &self.current {
-            // The list grows by doubling.
-            Some(applied) => applied.size() + 2 * size_of::<(AppliedDelta, Range<Position>)>(),
-            None => 0,
-        }))
+        Ok(Accumulated::Store {
+            size: match &self.current {
+                // The list grows by doubling.
+                Some(applied) => applied.size() + 2 * size_of::<(AppliedDelta, Range<Position>)>(),
+                None => 0,
+            },
+        })
     }
 
     /// Returns `true` if the current data point starts its stream.

@@ -648,3 +648,22 @@ fn a_total_that_begins_again_follows_the_earlier_one() {
     assert_eq!(send(119), [124]);
     assert_eq!(send(130), [130]);
 }
+
+/// Each time that it was sent again, there would be another zero.
+#[test]
+fn a_rejected_first_delta_leaves_no_zero() {
+    let point = message::ExponentialPoint {
+        start_ns: 5_000_000,
+        time_ns: 9_000_000,
+        count: 3,
+        ..Default::default()
+    };
+    let histogram = [field(1, &point.encode_to_vec()), vec![16, 1]].concat();
+    let metric = [field(1, b"h"), field(10, &histogram)].concat();
+    let settings = OtlpSettings {
+        delta_to_cumulative: true,
+        ..OtlpSettings::default()
+    };
+    let (to, _) = recorded(&field(1, &field(2, &field(2, &metric))), &settings);
+    assert_eq!((to.rejects.len(), to.labels()), (1, vec![]));
+}

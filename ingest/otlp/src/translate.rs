@@ -59,7 +59,7 @@ pub fn translate<S: Sink>(
     })
 }
 
-/// What is to be said about a translated request.
+/// Warnings about a translated request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Translated {
     /// The numbers of warnings.

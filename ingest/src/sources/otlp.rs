@@ -42,12 +42,28 @@ pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) bounds: Option<Bounds>,
     /// Maximum number of labels of a series, without those of the tenant.
     labels_max: usize,
-    /// The store and the tenant; `None` in tests.
-    store: Option<(&'a Db, &'a TenantLabels)>,
+    /// `None` in tests.
+    lookup: Option<Lookup<'a>>,
     /// The samples of each data point in the batch.
     points: Vec<Range<Position>>,
     /// Number of data points that are not in the batch.
     n_rejected: u64,
+}
+
+/// Looks up what the store has of a tenant's series.
+#[derive(Debug)]
+struct Lookup<'a> {
+    db: &'a Db,
+    tenant: &'a TenantLabels,
+    ctx: ReadContext,
+}
+
+impl<'a> Lookup<'a> {
+    fn new(db: &'a Db, tenant: &'a TenantLabels) -> Self {
+        let memory = MemoryBudget::new(Limit::Other("memory of lookups"), LOOKUPS_SIZE_MAX);
+        let ctx = ReadContext::unrestricted(QueryContext::new(LOOKUPS_TIMEOUT, memory));
+        Self { db, tenant, ctx }
+    }
 }
 
 impl<'a, 'p> OtlpSink<'a, 'p> {
@@ -57,7 +73,7 @@ impl<'a, 'p> OtlpSink<'a, 'p> {
             rejections: Rejections::default(),
             bounds,
             labels_max,
-            store: None,
+            lookup: None,
             points: Vec::new(),
             n_rejected: 0,
         }
@@ -126,7 +142,7 @@ impl Sink for OtlpSink<'_, '_> {
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
         timestamp_ms: i64,
     ) -> Result<Stored, WriteError> {
-        let Some((db, tenant)) = self.store else {
+        let Some(Lookup { db, tenant, ctx }) = &self.lookup else {
             return Ok(Stored::default());
         };
         let mut pairs: Vec<(&str, &str)> = tenant.iter().collect();
@@ -139,9 +155,7 @@ impl Sink for OtlpSink<'_, '_> {
         let Ok(labels) = Labels::from_unsorted(&mut pairs) else {
             return Ok(Stored::default());
         };
-        let memory = MemoryBudget::new(Limit::Other("memory of a lookup"), LOOKUP_SIZE_MAX);
-        let ctx = ReadContext::unrestricted(QueryContext::new(LOOKUP_TIMEOUT, memory));
-        let stored = db.stored_series(&ctx, &labels, timestamp_ms)?;
+        let stored = db.stored_series(ctx, &labels, timestamp_ms)?;
         Ok(Stored {
             newest_ms: stored.newest_ms,
             has_sample: stored.has_sample,
@@ -273,7 +287,7 @@ impl Receiver {
         let of_all = self.limits.labels_per_series_max;
         let labels_max = of_all.saturating_sub(origin.labels.len());
         let mut sink = OtlpSink::new(batch, self.db.bounds().ok(), labels_max);
-        sink.store = Some((&self.db, &tenant));
+        sink.lookup = Some(Lookup::new(&self.db, &tenant));
         let translated = match varve_otlp::translate(message, &settings, &mut deltas, &mut sink) {
             Ok(translated) => translated,
             Err(error) => {
@@ -321,10 +335,10 @@ impl Receiver {
     }
 }
 
-/// Maximum memory of the lookup of a series.
-const LOOKUP_SIZE_MAX: usize = 16 << 20;
-/// Maximum time of the lookup of a series. It waits for the replay of the WAL.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum memory of the lookups of a request.
+const LOOKUPS_SIZE_MAX: usize = 16 << 20;
+/// Maximum time of the lookups of a request. The first waits for the replay of the WAL.
+const LOOKUPS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a duplicate of a request with several scopes may come from.
 const MERGED_SCOPES: &str =

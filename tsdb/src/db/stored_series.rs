@@ -3,7 +3,7 @@
 use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
 use super::Db;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read_context::ReadContext;
 use crate::shard::shard_of;
 
@@ -17,8 +17,8 @@ pub struct StoredSeries {
 }
 
 impl Db {
-    /// Returns the newest timestamp of a series, and whether it has a sample at a time. Waits for
-    /// the replay of the WAL.
+    /// Returns the newest timestamp of a series in memory, and whether it has a sample at a time up
+    /// to that. Waits for the replay of the WAL.
     ///
     /// # Errors
     /// The errors of [`Db::select`].
@@ -39,6 +39,15 @@ impl Db {
         if newest_ms.is_none_or(|newest_ms| timestamp_ms > newest_ms) {
             return Ok(stored);
         }
+        stored.has_sample = match self.has_sample(ctx, labels, timestamp_ms) {
+            // A damaged sample cannot be told from one that is missing.
+            Err(Error::Corrupt { .. }) => false,
+            found => found?,
+        };
+        Ok(stored)
+    }
+
+    fn has_sample(&self, ctx: &ReadContext, labels: &Labels, timestamp_ms: i64) -> Result<bool> {
         let matchers: Vec<_> = labels
             .iter()
             .map(|(name, value)| Matcher::equal(name, value))
@@ -49,9 +58,8 @@ impl Db {
             // Others have further labels.
             if series.labels() == labels {
                 series.read(&mut columns)?;
-                stored.has_sample = !columns.is_empty();
             }
         }
-        Ok(stored)
+        Ok(!columns.is_empty())
     }
 }

@@ -1,7 +1,7 @@
 //! The values of one label.
 //!
 //! In a shard with few series, or for a label that few series have, most labels have one value in
-//! one series. It takes the twelve bytes of its two ids, without a table.
+//! one series. It takes no memory beyond the 16 bytes of [`Values`].
 
 use std::ops::Range;
 

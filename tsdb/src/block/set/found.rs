@@ -17,6 +17,14 @@ use crate::block::reader::Block;
 use crate::block::tombstones::Tombstones;
 use crate::error::{Error, Result};
 
+/// A block that is not used, and whose samples no other block has.
+#[derive(Debug)]
+pub(super) struct MissingBlock {
+    /// All of time if it is unknown.
+    pub(super) range: TimeRange,
+    pub(super) path: PathBuf,
+}
+
 /// The contents of the directory of blocks at startup.
 pub(super) struct DirectoryContents {
     pub(super) blocks: Vec<Arc<Block>>,
@@ -26,9 +34,18 @@ pub(super) struct DirectoryContents {
     pub(super) importing: Vec<PendingImport>,
     /// The blocks that are not used, because they are damaged or unreadable.
     pub(super) damage: DamageReport,
-    /// The time ranges of those whose samples nothing replaces; all of time where it is unknown.
-    pub(super) missing: Vec<TimeRange>,
+    /// Those of them whose samples nothing replaces.
+    pub(super) missing: Vec<MissingBlock>,
     pub(super) last_id: u64,
+}
+
+impl MissingBlock {
+    fn of(block: &Block) -> Self {
+        Self {
+            range: block.meta().range,
+            path: block.path().to_owned(),
+        }
+    }
 }
 
 impl DirectoryContents {
@@ -63,7 +80,8 @@ impl DirectoryContents {
                     Some(block) => found.blocks.push(block),
                     None => {
                         let range = Block::range_of(fs, dir, id, cache);
-                        found.missing.push(range.unwrap_or(TimeRange::ALL));
+                        let range = range.unwrap_or(TimeRange::ALL);
+                        found.missing.push(MissingBlock { range, path });
                     }
                 }
             }
@@ -93,7 +111,7 @@ impl DirectoryContents {
             if skip_damaged(read, block.path(), consequence, &mut self.damage)?.is_some() {
                 self.blocks.push(block);
             } else if !replaces {
-                self.missing.push(block.meta().range);
+                self.missing.push(MissingBlock::of(&block));
             }
         }
         Ok(())
@@ -126,7 +144,7 @@ impl DirectoryContents {
             let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
             match skip_damaged(stored, block.path(), MISSING, &mut self.damage)? {
                 Some(stored) => list.push(stored),
-                None => self.missing.push(block.meta().range),
+                None => self.missing.push(MissingBlock::of(&block)),
             }
         }
         Ok(list)

@@ -34,7 +34,7 @@ use crate::block::reader::Block;
 use crate::block::tombstones::{Tombstone, Tombstones};
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
-use found::DirectoryContents;
+use found::{DirectoryContents, MissingBlock};
 
 pub(crate) use found::{check_in, metas_in};
 pub(crate) use stored_block::StoredBlock;
@@ -70,8 +70,8 @@ pub(crate) struct BlockSet {
     next_flush: AtomicU64,
     /// Blocks that are damaged or unreadable, and not used. Their files are kept.
     damage: DamageReport,
-    /// The time ranges of those whose samples nothing replaces.
-    missing: Vec<TimeRange>,
+    /// Those of them whose samples nothing replaces.
+    missing: Vec<MissingBlock>,
     /// Files of blocks outside the list that could not be removed. The next start may add them to
     /// the list again, so they still need their tombstones.
     unremoved: Mutex<Vec<PathBuf>>,
@@ -176,19 +176,14 @@ impl BlockSet {
     /// Returns a warning for results of a time range of which samples are missing, because a
     /// block is damaged. Returns `None` if none are.
     pub(crate) fn missing_in(&self, range: TimeRange) -> Option<String> {
-        let overlapping = self
-            .missing
-            .iter()
-            .filter(|missing| missing.overlaps(range));
-        let n_missing = overlapping.count();
-        let first = self.damage.entries().first()?;
-        (n_missing > 0).then(|| {
-            format!(
-                "samples may be missing: {n_missing} of the blocks of this time range cannot be read, for example {}: {}",
-                first.path.display(),
-                first.reason
-            )
-        })
+        let all = self.missing.iter();
+        let mut overlapping = all.filter(|missing| missing.range.overlaps(range));
+        let first = overlapping.next()?;
+        Some(format!(
+            "samples may be missing: {} of the blocks of this time range cannot be read, for example {}",
+            1 + overlapping.count(),
+            first.path.display(),
+        ))
     }
 
     /// Returns the size of the page cache in bytes.

@@ -144,23 +144,43 @@ pub(crate) enum Texts {
 /// Texts by number, without an allocation for each.
 #[derive(Debug, Default)]
 pub(crate) struct OwnTexts {
-    texts: Arena<String>,
-    /// Position and size in bytes.
-    places: Column<(u32, u32)>,
+    /// An arena has at most 4 GiB. All but the last are full.
+    texts: Vec<Arena<String>>,
+    spans: Column<TextSpan>,
+}
+
+/// Where a text is.
+#[derive(Debug, Clone, Copy, Default)]
+struct TextSpan {
+    arena: u32,
+    start: u32,
+    size: u32,
 }
 
 impl OwnTexts {
-    /// Adds a text. Returns `None` at 2^32 texts or 4 GiB.
+    /// Adds a text. Returns `None` at 2^32 texts.
     fn push(&mut self, text: &str) -> Option<SymbolId> {
-        let id = u32::try_from(self.places.len()).ok()?;
+        let id = u32::try_from(self.spans.len()).ok()?;
         let size = u32::try_from(text.len()).ok()?;
-        self.places.push((self.texts.push(text)?, size));
+        let in_last = self.texts.last_mut().and_then(|last| last.push(text));
+        let start = match in_last {
+            Some(start) => start,
+            None => {
+                self.texts.push(Arena::default());
+                self.texts.last_mut()?.push(text)?
+            }
+        };
+        self.spans.push(TextSpan {
+            arena: u32::try_from(self.texts.len() - 1).ok()?,
+            start,
+            size,
+        });
         Some(SymbolId(id))
     }
 
     fn get(&self, id: SymbolId) -> &str {
-        let (start, size) = self.places[id.0 as usize];
-        self.texts.run(start, size as usize)
+        let TextSpan { arena, start, size } = self.spans[id.0 as usize];
+        self.texts[arena as usize].run(start, size as usize)
     }
 }
 
