@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{T0, server_with_data};
-use crate::harness::{Server, WriteRequest, series};
+use crate::harness::{ConfigFile, Server, WriteRequest, series};
 
 fn usage(server: &Server, metric: &str) -> Value {
     let mut found = server
@@ -145,7 +145,8 @@ fn every_kind_of_read_is_recorded_except_those_of_own_tools() {
 
 #[test]
 fn the_label_that_created_new_series_is_reported() {
-    let mut server = Server::start(&[]);
+    let config = ConfigFile::new("ingest: {team_label: team}");
+    let mut server = Server::start(&[&config.flag()]);
     let hour = 3_600_000;
     let gpu = |pod: &str, at: i64| {
         series(
@@ -178,6 +179,13 @@ fn the_label_that_created_new_series_is_reported() {
         [&json!(11), &json!(10)],
         "{found}"
     );
+    let summary = "9 new values of the label pod came with 9 new series (90.0 %). \
+        The metric with the most of them is DCGM_FI_DEV_GPU_UTIL.";
+    assert_eq!(found["summary"], summary);
+    let team = json!({
+        "team": "", "newSeries": 10, "label": "pod", "percent": 90.0, "metric": "DCGM_FI_DEV_GPU_UTIL",
+    });
+    assert_eq!(found["teams"], json!([team]));
     let pod = &found["labels"][0];
     let expect = json!({
         "label": "pod", "newSeries": 9, "percent": 90.0, "newSeriesAlone": 9, "newValues": 9,
@@ -204,4 +212,5 @@ fn the_label_that_created_new_series_is_reported() {
     let text = String::from_utf8(printed.stdout).expect("it prints UTF-8");
     let row = "  90.0 %       9           9      9  pod       DCGM_FI_DEV_GPU_UTIL\n";
     assert!(text.contains(row), "{text}");
+    assert!(text.contains(summary), "{text}");
 }

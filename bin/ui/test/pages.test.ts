@@ -1,10 +1,9 @@
-import { deepStrictEqual, strictEqual } from "node:assert";
+import { deepStrictEqual } from "node:assert";
 import { test } from "node:test";
 import type { Churn } from "../src/api/types";
 import { historyCompletion } from "../src/editor/history_completion";
 import { compare, extentOf, pairSelector, withPair } from "../src/pages/cardinality";
 import { withLabel } from "../src/pages/cardinality_data";
-import { culprit } from "../src/pages/churn";
 import { exprOf, pointsOf } from "../src/pages/metric_chart";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
@@ -62,13 +61,6 @@ test("metrics beyond a full list have an unknown number of new series", () => {
 test("labels are counted", () => {
   const counts = countLabels([{ __name__: "a", x: "1" }, { __name__: "a", x: "1", y: "" }]);
   deepStrictEqual([...counts].map(([name, values]) => [name, [...values]]), [["x", [["1", 2]]], ["y", [["", 1]]]]);
-});
-
-test("churn has a culprit", () => {
-  const label = { label: "pod", newSeries: 80, percent: 80, newSeriesAlone: 0, newValues: 4, metrics: ["m"] };
-  const churn = { startMs: 0, endMs: 1, series: 200, newSeries: 100, newCombinations: 0, labels: [{ ...label, label: "__name__", newSeries: 90 }, label], metrics: [] };
-  strictEqual(culprit(churn), "4 new values of the label pod came with 80 new series (80 %). The metric with the most of them is m.");
-  strictEqual(culprit({ ...churn, newSeries: 0 }), undefined);
 });
 
 test("own metrics are summed by labels", () => {

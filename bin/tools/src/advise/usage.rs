@@ -17,13 +17,9 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     let mut client = args.view.server.client()?;
     if args.forget {
         let answer = client.post_data("/api/v1/admin/usage/forget", "")?;
-        args.view.output.print(
-            || {
-                let forgotten = answer["forgotten"].as_u64().unwrap_or(0);
-                format!("{forgotten} metrics and selectors are forgotten\n")
-            },
-            || &answer,
-        );
+        let forgotten = answer["forgotten"].as_u64().unwrap_or(0);
+        let text = format!("{forgotten} metrics and selectors are forgotten\n");
+        args.view.output.print(|| text, || &answer);
         return Ok(());
     }
     let count_exploration = args.count_exploration;
@@ -56,29 +52,31 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
         return Ok(());
     }
     metrics.retain(|metric| name(metric).starts_with(&args.prefix));
-    let rows: Vec<_> = metrics.iter().map(row).collect();
-    args.view.output.print(
-        || {
-            let head = ["queries", "last", "metric", "labels", "queried by"];
-            let mut text = limited(&head, &rows, args.limit);
-            let selectors = [
-                ("selectors", "selector"),
-                ("exploration", "exploration, which is no use"),
-            ];
-            for (key, title) in selectors {
-                let rows: Vec<_> = list(&record, key).map(row).collect();
-                // A prefix asks for metrics.
-                if !rows.is_empty() && args.prefix.is_empty() {
-                    let head = ["queries", "last", title, "labels", "queried by"];
-                    text.push('\n');
-                    text.push_str(&limited(&head, &rows, args.limit));
-                }
-            }
-            text
-        },
-        || &record,
-    );
+    args.view.output.print(|| print(&record, args), || &record);
     Ok(())
+}
+
+/// Returns the tables of metrics, of selectors and of exploration.
+fn print(record: &Value, args: &UsageArgs) -> String {
+    let rows: Vec<_> = list(record, "metrics").map(row).collect();
+    let head = ["queries", "last", "metric", "labels", "queried by"];
+    let mut text = limited(&head, &rows, args.limit);
+    // A prefix asks for metrics.
+    if !args.prefix.is_empty() {
+        return text;
+    }
+    for (key, title) in [
+        ("selectors", "selector"),
+        ("exploration", "exploration, which is no use"),
+    ] {
+        let rows: Vec<_> = list(record, key).map(row).collect();
+        if !rows.is_empty() {
+            let head = ["queries", "last", title, "labels", "queried by"];
+            text.push('\n');
+            text.push_str(&limited(&head, &rows, args.limit));
+        }
+    }
+    text
 }
 
 /// Returns a table of at most `limit` rows.

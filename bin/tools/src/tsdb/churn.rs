@@ -49,43 +49,87 @@ fn print(found: &ChurnReport, limit: usize) -> String {
     let mut text = format!(
         "{new_series} of {series} series are new, {new_combinations} of them new combinations of known values.\n"
     );
-    let part = |n: u64| format!("{:.1} %", 100.0 * n as f64 / *new_series as f64);
-    let is_large = |n: u64| n.saturating_mul(100) >= *new_series;
-    let labels = found
+    if !found.summary.is_empty() {
+        text.push_str(&found.summary);
+        text.push('\n');
+    }
+    text.push_str(&labels(found, limit));
+    text.push('\n');
+    text.push_str(&metrics(found, limit));
+    if !found.teams.is_empty() {
+        text.push('\n');
+        text.push_str(&teams(found, limit));
+    }
+    text
+}
+
+/// Returns the share of the new series in percent.
+fn share(found: &ChurnReport, n_series: u64) -> String {
+    format!("{:.1} %", 100.0 * n_series as f64 / found.new_series as f64)
+}
+
+/// Returns `true` for at least 1 % of the new series.
+fn is_large(found: &ChurnReport, n_series: u64) -> bool {
+    n_series.saturating_mul(100) >= found.new_series
+}
+
+fn labels(found: &ChurnReport, limit: usize) -> String {
+    let large = found
         .labels
         .iter()
-        .filter(|label| is_large(label.new_series))
-        .take(limit)
-        .map(|label| {
-            [
-                part(label.new_series),
-                label.new_series.to_string(),
-                label.new_values.to_string(),
-                label.new_series_alone.to_string(),
-                label.label.clone(),
-                label.metrics.join(", "),
-            ]
-        });
+        .filter(|label| is_large(found, label.new_series));
+    let rows = large.take(limit).map(|label| {
+        [
+            share(found, label.new_series),
+            label.new_series.to_string(),
+            label.new_values.to_string(),
+            label.new_series_alone.to_string(),
+            label.label.clone(),
+            label.metrics.join(", "),
+        ]
+    });
     let head = ["new", "series", "new values", "alone", "label", "metrics"];
-    text.push_str(&table(&head, labels));
-    let metrics = found
+    table(&head, rows)
+}
+
+fn metrics(found: &ChurnReport, limit: usize) -> String {
+    let large = found
         .metrics
         .iter()
-        .filter(|metric| is_large(metric.new_series))
-        .take(limit)
-        .map(|metric| {
-            let by = match metric.label.as_str() {
-                "" => String::new(),
-                label => format!("{:.0} % by {label}", metric.percent),
-            };
-            [
-                part(metric.new_series),
-                metric.new_series.to_string(),
-                metric.metric.clone(),
-                by,
-            ]
-        });
-    text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
+        .filter(|metric| is_large(found, metric.new_series));
+    let rows = large.take(limit).map(|metric| {
+        let cause = match metric.label.as_str() {
+            "" => String::new(),
+            label => format!(
+                "{:.0} % by {label}; {} without it",
+                metric.percent, metric.new_series_without_label
+            ),
+        };
+        [
+            share(found, metric.new_series),
+            metric.new_series.to_string(),
+            metric.metric.clone(),
+            cause,
+        ]
+    });
+    table(&["new", "series", "metric", "cause"], rows)
+}
+
+fn teams(found: &ChurnReport, limit: usize) -> String {
+    let rows = found.teams.iter().take(limit).map(|team| {
+        let cause = match team.label.as_str() {
+            "" => String::new(),
+            label => format!("{:.0} % by {label}", team.percent),
+        };
+        [
+            share(found, team.new_series),
+            team.new_series.to_string(),
+            team.team.clone(),
+            cause,
+            team.metric.clone(),
+        ]
+    });
+    table(&["new", "series", "team", "cause", "most in"], rows)
 }
 
 fn churn_of_server(args: &ChurnArgs) -> Result<ChurnReport> {
@@ -100,14 +144,14 @@ fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     };
     let ctx = ReadContext::unbounded();
     let mut kept = ctx.charge();
-    let found = churn::find(&store.db, &ctx, newest_ms, churn::RANGE_MS, &mut kept)
+    let found = churn::find(&store.db, &ctx, newest_ms, churn::RANGE_MS, "", &mut kept)
         .context("find new series")?;
     Ok((ChurnReport::of(found), store.damage))
 }
 
 #[cfg(test)]
 mod tests {
-    use varve_wire::api::churn::{NewSeriesOfLabel, NewSeriesOfMetric};
+    use varve_wire::api::churn::{NewSeriesOfLabel, NewSeriesOfMetric, NewSeriesOfTeam};
 
     use super::*;
 
@@ -126,6 +170,14 @@ mod tests {
             new_series: 750,
             label: "pod".to_owned(),
             percent: 100.0,
+            new_series_without_label: 2,
+        };
+        let team = NewSeriesOfTeam {
+            team: "ml".to_owned(),
+            new_series: 800,
+            label: "pod".to_owned(),
+            percent: 90.0,
+            metric: "a".to_owned(),
         };
         let found = ChurnReport {
             start_ms: 0,
@@ -136,14 +188,26 @@ mod tests {
             new_combinations: 0,
             labels: vec![label("pod", 750), label("uid", 20), label("tiny", 9)],
             metrics: vec![metric],
+            teams: vec![team],
+            summary: "3 new values of the label pod.".to_owned(),
         };
         let text = print(&found, 10);
+        assert!(
+            text.contains("\n3 new values of the label pod.\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  80.0 %     800  ml    90 % by pod  a\n"),
+            "{text}"
+        );
         assert!(
             text.contains("  75.0 %     750           3      2  pod    a, b\n"),
             "{text}"
         );
         assert!(
-            text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"),
+            text.contains("uid")
+                && !text.contains("tiny")
+                && text.contains("a       100 % by pod; 2 without it"),
             "{text}"
         );
         assert!(!print(&found, 1).contains("uid"));

@@ -176,6 +176,8 @@ export interface Churn {
   series: number;
   newSeries: number;
   newCombinations: number;
+  summary: string;
+  teams: Array<{ team: string; newSeries: number; label: string; percent: number; metric: string }>;
   labels: Array<{
     label: string;
     newSeries: number;

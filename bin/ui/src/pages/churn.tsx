@@ -13,6 +13,7 @@ import { type Line, MetricChart } from "./metric_chart";
 import { CHURN_MAX } from "./stored";
 
 type LabelRow = ChurnData["labels"][number];
+type TeamRow = ChurnData["teams"][number];
 type MetricRow = ChurnData["metrics"][number];
 
 const NEW_SERIES: Line[] = [["New series", "varve_ingest_new_series_total", (selector) => `rate(${selector}[5m])`]];
@@ -45,18 +46,8 @@ export function Churn() {
   );
 }
 
-/** Names the label that created most series by itself. */
-export function culprit({ labels, newSeries }: ChurnData): string | undefined {
-  const [first] = [...labels].filter(({ label }) => label !== "__name__").sort((a, b) => b.newSeries - a.newSeries);
-  if (!first || newSeries === 0) return undefined;
-  const values = first.newValues === 1 ? "one new value" : `${count(first.newValues)} new values`;
-  const share = percent(first.newSeries / newSeries);
-  return `${values} of the label ${first.label} came with ${count(first.newSeries)} new series (${share}). The metric with the most of them is ${first.metrics[0] ?? "–"}.`;
-}
-
 function Findings({ churn }: { churn: ChurnData }) {
   const { labels, metrics, newSeries, newCombinations, series } = churn;
-  const named = culprit(churn);
   return (
     <>
       <Figures
@@ -68,13 +59,24 @@ function Findings({ churn }: { churn: ChurnData }) {
           ["New combinations", count(newCombinations), "New series all of whose label values existed before"],
         ]}
       />
-      {named && <p class="message info">{named[0]?.toUpperCase()}{named.slice(1)}</p>}
+      {churn.summary !== "" && <p class="message info">{churn.summary}</p>}
       <div class="columns">
         <Section title="Labels"><LabelTable labels={labels} /></Section>
         <Section title="Metrics"><MetricTable metrics={metrics} /></Section>
+        {churn.teams.length > 0 && <Section title="Teams"><TeamTable teams={churn.teams} /></Section>}
       </div>
     </>
   );
+}
+
+function TeamTable({ teams }: { teams: TeamRow[] }) {
+  const columns: Array<Column<TeamRow>> = [
+    { id: "team", title: "Team", value: ({ team }) => team, cell: ({ team }) => (team === "" ? <span class="muted">no team</span> : <Name text={team} />), isName: true },
+    { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries }) => count(newSeries), isNumber: true, bar: true },
+    { id: "label", title: "Cause", value: ({ label }) => label, cell: ({ label, percent: share }) => (label === "" ? "new combinations" : <><code>{label}</code> ({percent(share / 100)})</>) },
+    { id: "metric", title: "Most in", value: ({ metric }) => metric, cell: ({ metric }) => <Name text={metric} />, isMinor: true, wraps: true },
+  ];
+  return <DataTable id="t" caption="New series of teams" columns={columns} rows={teams} rowKey={({ team }) => team} sort="new" noun="team" isShort empty="" />;
 }
 
 function LabelTable({ labels }: { labels: LabelRow[] }) {
@@ -85,7 +87,7 @@ function LabelTable({ labels }: { labels: LabelRow[] }) {
     { id: "values", title: "New values", value: ({ newValues }) => newValues, cell: ({ newValues }) => count(newValues), isNumber: true },
     { id: "metrics", title: "Most in", value: ({ metrics }) => metrics[0] ?? "", cell: ({ metrics }) => <span title={metrics.join("\n")}><Name text={metrics[0] ?? ""} /></span>, isMinor: true, wraps: true },
   ];
-  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} sort="new" noun="label" isShort empty="No label created series in this hour." />;
+  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} noun="label" isShort empty="No label created series in this hour." />;
 }
 
 function MetricTable({ metrics }: { metrics: MetricRow[] }) {

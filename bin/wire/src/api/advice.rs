@@ -20,7 +20,7 @@ schema! {
         /// Unused metrics, buckets and labels, those of most series first.
         unused: Vec<Unused>,
         /// Unused metrics that the keep list keeps: `rules` do not drop them.
-        kept: Vec<Kept>,
+        kept: Vec<KeptMetric>,
         /// Metrics that only recording rules use whose results nothing reads.
         unread: Vec<Unused>,
         /// Used buckets of classic histograms that the job also exposes as native histograms.
@@ -75,7 +75,7 @@ schema! {
 
 schema! {
     /// An unused metric of a job that the keep list keeps.
-    pub struct Kept {
+    pub struct KeptMetric {
         job: String,
         metric: String,
         series: u64,
@@ -105,7 +105,7 @@ impl AdviceReport {
                 .kept
                 .into_iter()
                 .take(limit)
-                .map(Kept::of)
+                .map(KeptMetric::of)
                 .collect(),
             unread: list(findings.unread),
             classic_beside_native: list(findings.classic_beside_native),
@@ -117,7 +117,7 @@ impl AdviceReport {
     }
 }
 
-impl Kept {
+impl KeptMetric {
     fn of(kept: findings::Kept) -> Self {
         let findings::Kept { finding, kept_by } = kept;
         Self {

@@ -1,6 +1,6 @@
 //! The report of /api/v1/status/churn and of `varve tsdb churn`.
 
-use varve_advise::churn::{Churn, LabelChurn, MetricChurn};
+use varve_advise::churn::{Churn, LabelChurn, MetricChurn, TeamChurn};
 
 use crate::schema;
 
@@ -17,10 +17,14 @@ schema! {
         new_series: u64,
         /// New series without a new label value.
         new_combinations: u64,
-        /// Labels with new values, those that created most series first.
+        /// The first of `labels` in words, or empty.
+        summary: String,
+        /// Labels with new values, the causes of most series first.
         labels: Vec<NewSeriesOfLabel>,
         /// Metrics with new series, those with most first.
         metrics: Vec<NewSeriesOfMetric>,
+        /// Teams with new series, those with most first. Empty without a team label.
+        teams: Vec<NewSeriesOfTeam>,
     }
 }
 
@@ -44,10 +48,27 @@ schema! {
     pub struct NewSeriesOfMetric {
         metric: String,
         new_series: u64,
-        /// The label that created most of them, or empty.
+        /// The label without which most of them would collapse into others, or empty.
         label: String,
         /// The percentage that this label created.
         percent: f64,
+        /// New series that would be left without the label, estimated.
+        new_series_without_label: u64,
+    }
+}
+
+schema! {
+    /// A team with new series.
+    pub struct NewSeriesOfTeam {
+        /// The value of the team label; empty for series without it.
+        team: String,
+        new_series: u64,
+        /// The label that is the cause of most of them, or empty.
+        label: String,
+        /// The percentage that this label created.
+        percent: f64,
+        /// The metric with most of them.
+        metric: String,
     }
 }
 
@@ -61,12 +82,14 @@ impl ChurnReport {
             series: found.n_series,
             new_series: found.n_new,
             new_combinations: found.n_combinations,
+            summary: found.labels.first().map(summary).unwrap_or_default(),
             labels: found.labels.into_iter().map(NewSeriesOfLabel::of).collect(),
             metrics: found
                 .metrics
                 .into_iter()
                 .map(NewSeriesOfMetric::of)
                 .collect(),
+            teams: found.teams.into_iter().map(NewSeriesOfTeam::of).collect(),
         }
     }
 }
@@ -91,6 +114,37 @@ impl NewSeriesOfMetric {
             new_series: found.n_new,
             label: found.label,
             percent: found.percent,
+            new_series_without_label: found.n_without_label,
         }
     }
+}
+
+impl NewSeriesOfTeam {
+    fn of(found: TeamChurn) -> Self {
+        Self {
+            team: found.team,
+            new_series: found.n_new,
+            label: found.label,
+            percent: found.percent,
+            metric: found.metric,
+        }
+    }
+}
+
+/// Returns the cause of most new series in words.
+fn summary(cause: &LabelChurn) -> String {
+    let plural = if cause.n_values == 1 { "" } else { "s" };
+    let values = if cause.label == "__name__" {
+        format!("{} new metric{plural}", cause.n_values)
+    } else {
+        format!(
+            "{} new value{plural} of the label {}",
+            cause.n_values, cause.label
+        )
+    };
+    let metric = cause.metrics.first().map_or("", String::as_str);
+    format!(
+        "{values} came with {} new series ({:.1} %). The metric with the most of them is {metric}.",
+        cause.n_new, cause.percent
+    )
 }

@@ -46,16 +46,8 @@ pub(crate) async fn status(
     let timeout = form.timeout()?;
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let labels = form.boolean("labels")?;
-    let nameless = if form.boolean("count_exploration")? {
-        Nameless::All
-    } else {
-        Nameless::default()
-    };
-    let keep = KeepParameters {
-        is_without_presets: form.boolean("no_keep")?,
-        pattern: form.first("keep").to_owned(),
-    };
-    keep.list()?;
+    let nameless = nameless(&form)?;
+    let keep = KeepParameters::of(&form)?;
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);
     let dialect = match form.first("format") {
         "" | "varve" => Dialect::Varve,
@@ -106,6 +98,15 @@ pub(crate) async fn status(
     .await
 }
 
+/// Returns which selectors without a metric name count as uses.
+fn nameless(form: &Form) -> Result<Nameless> {
+    Ok(if form.boolean("count_exploration")? {
+        Nameless::All
+    } else {
+        Nameless::default()
+    })
+}
+
 /// What the keep list has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct KeepParameters {
@@ -115,6 +116,16 @@ struct KeepParameters {
 }
 
 impl KeepParameters {
+    fn of(form: &Form) -> Result<Self> {
+        let keep = Self {
+            is_without_presets: form.boolean("no_keep")?,
+            pattern: form.first("keep").to_owned(),
+        };
+        // An invalid regular expression is an error of the parameter.
+        keep.list()?;
+        Ok(keep)
+    }
+
     fn list(&self) -> Result<Keep> {
         let mut keep = if self.is_without_presets {
             Keep::default()

@@ -24,12 +24,21 @@ pub(crate) async fn status(
     let timeout = form.timeout()?;
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
+    let team_label = state.app.config.current().ingest.team_label().to_owned();
     let job = job_fn(move |work| {
         let mut kept = work.ctx.charge();
         let db = &work.store.db;
-        let mut found = churn::find(db, &work.ctx, time_ms, churn::RANGE_MS, &mut kept)?;
+        let mut found = churn::find(
+            db,
+            &work.ctx,
+            time_ms,
+            churn::RANGE_MS,
+            &team_label,
+            &mut kept,
+        )?;
         found.labels.truncate(limit);
         found.metrics.truncate(limit);
+        found.teams.truncate(limit);
         work.respond_json(&ChurnReport::of(found))
     });
     run(&state, &record, RequestClass::Query, timeout, job).await

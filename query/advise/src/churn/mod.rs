@@ -5,8 +5,16 @@
 //! of `pod`, a new machine a new value of `instance`. A series with two new values is created by
 //! both labels. A new series without a new value is a new combination.
 //!
+//! Of the labels that created the series of a metric, its cause is the label without which most of
+//! them would collapse into others: 20,000 new values of `request_id` on a new metric of six new
+//! jobs collapse without `request_id`, and stay without `job`. If none collapses, as with `pod` and
+//! `instance` of new pods, the cause is the label with most new values.
+//!
 //! Reads the index twice for the earlier range, series by series. Hashes of label values are held
 //! in memory and charged to the request.
+
+mod distinct;
+mod tallies;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,6 +26,8 @@ use varve_model::{Labels, TimeRange};
 use varve_tsdb::{Db, ReadContext, Result};
 
 use crate::findings::percent;
+use distinct::Distinct;
+use tallies::{Cause, Tallies, largest};
 
 /// The length of the examined range, in milliseconds.
 pub const RANGE_MS: i64 = 3_600_000;
@@ -27,6 +37,9 @@ const SHOWN_MAX: usize = 100;
 const METRICS_OF_LABEL_MAX: usize = 5;
 /// A label created about as many series as another if it created at least this share of them.
 const ABOUT_AS_MANY: f64 = 0.9;
+/// A label is the cause of new series if at least this share of them collapses without it. Far above
+/// the error of the estimate.
+const COLLAPSED_SHARE_MIN: f64 = 0.25;
 /// Approximate bytes of a hash in a set.
 const HASH_SIZE: usize = 20;
 /// Approximate bytes of a count and its key in a map.
@@ -49,12 +62,14 @@ pub struct Churn {
     pub n_new: u64,
     /// New series without a new label value.
     pub n_combinations: u64,
-    /// Labels with new values: those that created most series first. Of labels that created about
-    /// as many (within a tenth), those with most new values are first, then those of fewest
-    /// metrics. So the label that changed precedes the labels that changed with it.
+    /// Labels with new values. The causes of most series are first, then the labels that created
+    /// most series. Of labels that created about as many (within a tenth), those with most new
+    /// values are first, then those of fewest metrics.
     pub labels: Vec<LabelChurn>,
     /// Metrics with new series, sorted by their number, the largest first.
     pub metrics: Vec<MetricChurn>,
+    /// Teams with new series, those with most first. Empty without a team label.
+    pub teams: Vec<TeamChurn>,
 }
 
 /// A label whose new values created series.
@@ -81,15 +96,31 @@ pub struct MetricChurn {
     pub metric: String,
     /// Its new series.
     pub n_new: u64,
-    /// The label that created most of them, or about as many and precedes it in [`Churn::labels`].
-    /// Empty if all are new combinations.
+    /// The label that is their cause. Empty if all are new combinations.
     pub label: String,
     /// The percentage of the metric's new series that this label created.
     pub percent: f64,
+    /// Number of new series that would be left without the label, estimated.
+    pub n_without_label: u64,
 }
 
-/// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`. Adds the memory of
-/// the result to `kept`.
+/// A team with new series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TeamChurn {
+    /// The value of the team label; empty for series without it.
+    pub team: String,
+    /// Its new series.
+    pub n_new: u64,
+    /// The label that is the cause of most of them. Empty if all are new combinations.
+    pub label: String,
+    /// The percentage of the team's new series that this label created.
+    pub percent: f64,
+    /// The metric with most new series.
+    pub metric: String,
+}
+
+/// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`, also per value of
+/// `team_label` unless that is empty. Adds the memory of the result to `kept`.
 ///
 /// # Errors
 /// The errors of [`Db::select_labels`].
@@ -98,6 +129,7 @@ pub fn find(
     ctx: &ReadContext,
     end_ms: i64,
     length_ms: i64,
+    team_label: &str,
     kept: &mut Charge,
 ) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
@@ -110,7 +142,7 @@ pub fn find(
         start_ms: start_ms.saturating_add(1),
         end_ms,
     };
-    let mut search = Search::new(ctx);
+    let mut search = Search::new(ctx, team_label);
     for series in db.select_labels(ctx, &[], before)? {
         search.know(series?.labels())?;
     }
@@ -133,11 +165,9 @@ pub fn find(
     search.finish(start_ms, end_ms, kept)
 }
 
-/// By label: the metrics with new series because of it, and the number of these.
-type MetricsOfLabel<'a> = BTreeMap<&'a str, Vec<(u64, &'a str)>>;
-
-struct Search {
+struct Search<'a> {
     charge: Charge,
+    team_label: &'a str,
     hasher: RandomState,
     /// Hashes of label pairs of the earlier range.
     known: HashSet<u64>,
@@ -148,7 +178,8 @@ struct Search {
     n_new: u64,
     n_combinations: u64,
     labels: HashMap<String, OfLabel>,
-    metrics: HashMap<String, OfMetric>,
+    /// By team and metric.
+    teams: HashMap<String, HashMap<String, OfMetric>>,
 }
 
 #[derive(Debug, Default)]
@@ -156,18 +187,31 @@ struct OfLabel {
     n_series: u64,
     n_alone: u64,
     n_values: u64,
+    /// Metrics of teams with these series.
+    n_metrics: u64,
 }
 
 #[derive(Debug, Default)]
 struct OfMetric {
     n_series: u64,
-    labels: HashMap<String, u64>,
+    labels: HashMap<String, OfMetricLabel>,
 }
 
-impl Search {
-    fn new(ctx: &QueryContext) -> Self {
+/// The series of a metric that a label created.
+#[derive(Debug, Default)]
+struct OfMetricLabel {
+    n_series: u64,
+    /// Its new values.
+    values: Distinct,
+    /// The series without the label.
+    without: Distinct,
+}
+
+impl<'a> Search<'a> {
+    fn new(ctx: &QueryContext, team_label: &'a str) -> Self {
         Self {
             charge: ctx.charge(),
+            team_label,
             hasher: RandomState::new(),
             known: HashSet::new(),
             new: HashSet::new(),
@@ -176,7 +220,7 @@ impl Search {
             n_new: 0,
             n_combinations: 0,
             labels: HashMap::new(),
-            metrics: HashMap::new(),
+            teams: HashMap::new(),
         }
     }
 
@@ -198,25 +242,41 @@ impl Search {
             return Ok(());
         }
         self.n_new += 1;
-        let causes: Vec<_> = labels
+        let hashes: Vec<_> = labels
             .iter()
             .map(|(name, value)| (name, self.hasher.hash_one((name, value))))
-            .filter(|(_, hash)| !self.known.contains(hash))
             .collect();
+        // The sum of the hashes identifies a label set; without a label, its hash is subtracted.
+        let set_hash = hashes
+            .iter()
+            .fold(0u64, |sum, (_, hash)| sum.wrapping_add(*hash));
+        let mut causes = hashes;
+        causes.retain(|(_, hash)| !self.known.contains(hash));
         self.n_combinations += u64::from(causes.is_empty());
         let metric = labels.get(METRIC_NAME).unwrap_or_default();
-        if !self.metrics.contains_key(metric) {
+        let team = labels.get(self.team_label).unwrap_or_default();
+        if !self.teams.contains_key(team) {
+            self.charge.grow(COUNT_SIZE + team.len())?;
+        }
+        let metrics = entry(&mut self.teams, team);
+        if !metrics.contains_key(metric) {
             self.charge.grow(COUNT_SIZE + metric.len())?;
         }
-        let metric_causes = entry(&mut self.metrics, metric);
+        let metric_causes = entry(metrics, metric);
         metric_causes.n_series += 1;
         for (name, hash) in &causes {
-            if !metric_causes.labels.contains_key(*name) {
+            let is_first = !metric_causes.labels.contains_key(*name);
+            if is_first {
                 // Its count by metric, and possibly that of all metrics.
                 self.charge.grow(COUNT_SIZE + 2 * name.len())?;
             }
-            *entry(&mut metric_causes.labels, name) += 1;
+            let of_metric = entry(&mut metric_causes.labels, name);
+            of_metric.n_series += 1;
+            let n_grown = of_metric.values.insert(*hash)
+                + of_metric.without.insert(set_hash.wrapping_sub(*hash));
+            self.charge.grow(n_grown)?;
             let of_label = entry(&mut self.labels, name);
+            of_label.n_metrics += u64::from(is_first);
             of_label.n_series += 1;
             of_label.n_alone += u64::from(causes.len() == 1);
             if !self.new.contains(hash) {
@@ -229,34 +289,41 @@ impl Search {
     }
 
     fn finish(self, start_ms: i64, end_ms: i64, kept: &mut Charge) -> Result<Churn> {
-        let mut metrics: Vec<_> = self.metrics.iter().collect();
-        metrics.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
-        let mut metrics_of_label: MetricsOfLabel<'_> = BTreeMap::new();
-        for (metric, metric_causes) in &metrics {
-            for (label, n_series) in &metric_causes.labels {
-                metrics_of_label
-                    .entry(label)
-                    .or_default()
-                    .push((*n_series, metric.as_str()));
-            }
-        }
-
-        let labels = self.ordered_labels(&metrics_of_label);
-        let ranks: HashMap<&str, usize> = labels
-            .iter()
-            .zip(0..)
-            .map(|((label, _), rank)| (label.as_str(), rank))
-            .collect();
-        let mut shown_labels = Vec::new();
-        for (label, counts) in labels.into_iter().take(SHOWN_MAX) {
-            let label_metrics = metrics_of_label.remove(label.as_str()).unwrap_or_default();
-            for (_, metric) in label_metrics.iter().take(METRICS_OF_LABEL_MAX) {
+        let tallies = self.tallies();
+        let mut labels = Vec::new();
+        for (label, counts) in self.ordered_labels(&tallies).into_iter().take(SHOWN_MAX) {
+            let mut metrics = tallies.metrics_of_label(label);
+            metrics.truncate(METRICS_OF_LABEL_MAX);
+            for (metric, _) in &metrics {
                 kept.grow(COUNT_SIZE + metric.len())?;
             }
-            shown_labels.push(self.label_churn(label, counts, label_metrics));
+            labels.push(self.label_churn(label, counts, &metrics));
         }
-        for (metric, _) in metrics.iter().take(SHOWN_MAX) {
+        let mut metrics = Vec::new();
+        for (metric, tally) in largest(&tallies.metrics).into_iter().take(SHOWN_MAX) {
             kept.grow(COUNT_SIZE + metric.len())?;
+            let cause = tally.cause();
+            metrics.push(MetricChurn {
+                metric: metric.to_owned(),
+                n_new: tally.n_series,
+                label: cause.label.to_owned(),
+                percent: percent(cause.n_series, tally.n_series),
+                n_without_label: tally.n_series.saturating_sub(cause.n_collapsed),
+            });
+        }
+        let mut teams = Vec::new();
+        if !self.team_label.is_empty() {
+            for (team, tally) in largest(&tallies.teams).into_iter().take(SHOWN_MAX) {
+                kept.grow(2 * COUNT_SIZE + team.len() + tally.metric.len())?;
+                let cause = tally.cause();
+                teams.push(TeamChurn {
+                    team: team.to_owned(),
+                    n_new: tally.n_series,
+                    label: cause.label.to_owned(),
+                    percent: percent(cause.n_series, tally.n_series),
+                    metric: tally.metric.to_owned(),
+                });
+            }
         }
 
         Ok(Churn {
@@ -266,18 +333,39 @@ impl Search {
             n_series: self.n_series,
             n_new: self.n_new,
             n_combinations: self.n_combinations,
-            labels: shown_labels,
-            metrics: metrics
-                .into_iter()
-                .take(SHOWN_MAX)
-                .map(|(name, metric)| metric.churn(name, &ranks))
-                .collect(),
+            labels,
+            metrics,
+            teams,
         })
     }
 
-    /// Returns the labels, those with the most new series first. Among labels with about as many,
-    /// those with the most values come first, then those of the fewest metrics.
-    fn ordered_labels(&self, metrics_of_label: &MetricsOfLabel<'_>) -> Vec<(&String, &OfLabel)> {
+    /// Adds the new series to their cause, by metric and by team.
+    fn tallies(&self) -> Tallies<'_> {
+        let mut tallies = Tallies::default();
+        for (team, metrics) in &self.teams {
+            for (metric, counts) in metrics {
+                let cause = counts.cause(&self.labels);
+                *tallies.causes.entry(cause.label).or_default() += cause.n_series;
+                tallies
+                    .metrics
+                    .entry(metric)
+                    .or_default()
+                    .add(metric, counts.n_series, cause);
+                tallies
+                    .teams
+                    .entry(team)
+                    .or_default()
+                    .add(metric, counts.n_series, cause);
+                for (label, of_metric) in &counts.labels {
+                    let of_label = tallies.labels.entry(label).or_default();
+                    *of_label.entry(metric).or_default() += of_metric.n_series;
+                }
+            }
+        }
+        tallies
+    }
+
+    fn ordered_labels(&self, tallies: &Tallies<'_>) -> Vec<(&String, &OfLabel)> {
         // Without earlier series, all are new.
         if self.n_earlier == 0 {
             return Vec::new();
@@ -290,26 +378,23 @@ impl Search {
                 rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
             let (similar, others) = rest.split_at_mut(n_similar);
             similar.sort_by_key(|(label, counts)| {
-                let n_metrics = metrics_of_label.get(label.as_str()).map_or(0, Vec::len);
                 (
                     Reverse(counts.n_values),
-                    n_metrics,
+                    counts.n_metrics,
                     Reverse(counts.n_series),
                     *label,
                 )
             });
             rest = others;
         }
+        // The sort is stable: labels that are no cause keep their order.
+        labels.sort_by_key(|(label, _)| {
+            Reverse(tallies.causes.get(label.as_str()).copied().unwrap_or(0))
+        });
         labels
     }
 
-    fn label_churn(
-        &self,
-        label: &str,
-        counts: &OfLabel,
-        mut metrics: Vec<(u64, &str)>,
-    ) -> LabelChurn {
-        metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    fn label_churn(&self, label: &str, counts: &OfLabel, metrics: &[(&str, u64)]) -> LabelChurn {
         LabelChurn {
             label: label.to_owned(),
             n_new: counts.n_series,
@@ -318,32 +403,47 @@ impl Search {
             n_values: counts.n_values,
             metrics: metrics
                 .iter()
-                .take(METRICS_OF_LABEL_MAX)
-                .map(|(_, metric)| (*metric).to_owned())
+                .map(|(metric, _)| (*metric).to_owned())
                 .collect(),
         }
     }
 }
 
 impl OfMetric {
-    /// Returns the cause of the metric's new series. `ranks` are the positions in the list of
-    /// labels.
-    fn churn(&self, metric: &str, ranks: &HashMap<&str, usize>) -> MetricChurn {
-        let most = self.labels.values().copied().max().unwrap_or_default();
-        let similar = self
+    /// Returns the label that is the cause of the new series.
+    fn cause(&self, all: &HashMap<String, OfLabel>) -> Cause<'_> {
+        let causes: Vec<_> = self
             .labels
             .iter()
-            .filter(|&(_, &n_series)| is_about(n_series, most));
-        let cause = similar.min_by_key(|(label, _)| (ranks.get(label.as_str()), *label));
-        let (label, n_series) = cause.map_or((String::new(), 0), |(label, n_series)| {
-            (label.clone(), *n_series)
+            .map(|(label, counts)| Cause {
+                label,
+                n_series: counts.n_series,
+                n_values: counts.values.count(),
+                n_collapsed: counts.n_series.saturating_sub(counts.without.count()),
+            })
+            .collect();
+        let most_collapsed = causes.iter().map(|cause| cause.n_collapsed).max();
+        let most_collapsed = most_collapsed.unwrap_or_default();
+        let collapses = most_collapsed as f64 >= COLLAPSED_SHARE_MIN * self.n_series as f64;
+        let most_series = causes.iter().map(|cause| cause.n_series).max();
+        let similar = causes.into_iter().filter(|cause| {
+            if collapses {
+                is_about(cause.n_collapsed, most_collapsed)
+            } else {
+                is_about(cause.n_series, most_series.unwrap_or_default())
+            }
         });
-        MetricChurn {
-            metric: metric.to_owned(),
-            n_new: self.n_series,
-            label,
-            percent: percent(n_series, self.n_series),
-        }
+        let first = similar.min_by_key(|cause| {
+            let of_label = &all[cause.label];
+            (
+                Reverse(cause.n_values),
+                Reverse(of_label.n_values),
+                of_label.n_metrics,
+                Reverse(of_label.n_series),
+                cause.label,
+            )
+        });
+        first.unwrap_or_default()
     }
 }
 
@@ -404,7 +504,7 @@ mod tests {
             Duration::from_secs(60),
             MemoryBudget::new(Limit::Other("memory"), memory),
         ));
-        find(db, &ctx, 2 * HOUR_MS, HOUR_MS, &mut ctx.charge())
+        find(db, &ctx, 2 * HOUR_MS, HOUR_MS, "team", &mut ctx.charge())
     }
 
     #[test]
@@ -499,6 +599,68 @@ mod tests {
         assert_eq!(
             (found.metrics[0].label.as_str(), found.metrics[0].n_new),
             ("id", 21)
+        );
+    }
+
+    /// 20,000 new values of `request_id` were announced as six new values of `job`, whose new jobs
+    /// had more new series.
+    #[test]
+    fn the_cause_is_the_label_without_which_series_collapse() {
+        let late = [HOUR_MS + HOUR_MS / 2];
+        let early = [("__name__", "up"), ("job", "x")];
+        let ids: Vec<_> = (0..2_000).map(|id| id.to_string()).collect();
+        let jobs: Vec<_> = (0..6).map(|job| format!("new{job}")).collect();
+        let requests: Vec<_> = (0..)
+            .zip(&ids)
+            .map(|(i, id)| {
+                let job = jobs[i % jobs.len()].as_str();
+                let id = ("request_id", id.as_str());
+                [("__name__", "requests"), ("job", job), id, ("team", "a")]
+            })
+            .collect();
+        let others: Vec<_> = ids[..600]
+            .iter()
+            .zip((0..jobs.len()).cycle())
+            .map(|(path, job)| {
+                let job = ("job", jobs[job].as_str());
+                [
+                    ("__name__", "up"),
+                    job,
+                    ("path", path.as_str()),
+                    ("team", "b"),
+                ]
+            })
+            .collect();
+        let mut all: Vec<Given<'_>> = vec![(&early, &[HOUR_MS / 2])];
+        all.extend(
+            requests
+                .iter()
+                .chain(&others)
+                .map(|set| (&set[..], &late[..])),
+        );
+        let (_folder, db) = store(&all);
+        let found = churn(&db, usize::MAX).unwrap();
+
+        let first: Vec<_> = found.labels.iter().map(|of| of.label.as_str()).collect();
+        assert_eq!(first[..3], ["request_id", "path", "job"]);
+        assert_eq!(found.labels[2].n_new, 2_600);
+        let requests = &found.metrics[0];
+        assert_eq!(
+            (&*requests.metric, &*requests.label),
+            ("requests", "request_id")
+        );
+        assert_eq!((requests.n_new, requests.n_without_label), (2_000, 6));
+        let teams: Vec<_> = found
+            .teams
+            .iter()
+            .map(|of| (&*of.team, of.n_new, &*of.label, &*of.metric))
+            .collect();
+        assert_eq!(
+            teams,
+            [
+                ("a", 2_000, "request_id", "requests"),
+                ("b", 600, "path", "up")
+            ]
         );
     }
 
