@@ -17,7 +17,7 @@ mod distinct;
 mod tallies;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use varve_context::{Charge, QueryContext};
