@@ -60,10 +60,10 @@ function Findings({ churn }: { churn: ChurnData }) {
         ]}
       />
       {churn.summary !== "" && <p class="message info">{churn.summary}</p>}
+      {churn.teams.length > 0 && <Section title="Teams"><TeamTable teams={churn.teams} /></Section>}
       <div class="columns">
         <Section title="Labels"><LabelTable labels={labels} /></Section>
         <Section title="Metrics"><MetricTable metrics={metrics} /></Section>
-        {churn.teams.length > 0 && <Section title="Teams"><TeamTable teams={churn.teams} /></Section>}
       </div>
     </>
   );

@@ -58,7 +58,7 @@ function Advice({ advice, days, labels, exploration, noKeep }: { advice: Data; d
         <p class="message info"><span>{plural(advice.nameless.length, "query", "queries")} without a metric name keep everything that they may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
       )}
       {advice.exploration.length > 0 && (
-        <p class="message info"><span>{plural(advice.exploration.length, "query", "queries")} without a metric name count as exploration and not as use: <code>{advice.exploration.slice(0, 3).join("; ")}</code></span></p>
+        <p class="message info"><span>Exploration, which is no use: {plural(advice.exploration.length, "query", "queries")} without a metric name, <code>{advice.exploration.slice(0, 3).join("; ")}</code></span></p>
       )}
       {advice.kept.length > 0 && (
         <p class="message info"><span>{plural(advice.kept.length, "unused metric is", "unused metrics are")} kept for diagnosis and not dropped by the rules ({[...new Set(advice.kept.map(({ keptBy }) => keptBy))].join(", ")}): <code>{advice.kept.slice(0, 5).map(({ metric }) => metric).join(", ")}</code>{advice.kept.length > 5 && ` and ${advice.kept.length - 5} more`}</span></p>
