@@ -1,8 +1,8 @@
 //! Totals of the streams with delta temporality: each delta is added to the total, which is stored.
 //!
 //! As in the collector's `deltatocumulative` processor, which Prometheus uses: a stream starts with
-//! its first delta, a delta that starts before its stream is rejected, and a stream without deltas
-//! for [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces the total. An
+//! its first delta, the newest delta is rejected if it starts before its stream, and a stream without
+//! deltas for [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces the total. An
 //! exponential histogram takes the lower scale of both, and a lower one if it has more than
 //! [`BUCKETS_MAX`](super::bucket_merge::BUCKETS_MAX) buckets, besides empty ones at its ends.
 //!
@@ -296,7 +296,8 @@ impl Stream {
         let covered = &self.last.covered;
         let newest_ns = covered.newest_ns();
         // A sender that always sets the same start: the first delta covers less than it says.
-        let has_fixed_start = point.start_ns() == self.start_ns && time_ns < self.first_end_ns;
+        let has_fixed_start =
+            self.start_ns > 0 && point.start_ns() == self.start_ns && time_ns < self.first_end_ns;
         if covered.contains(time_ns) && !has_fixed_start {
             return Ok(Place::Repeated);
         }
@@ -520,6 +521,13 @@ mod tests {
         let late = add(&streams, 1, &mut number(5, 8, 1), now).unwrap_err();
         assert!(late.starts_with("out of order delta at 8 ns"), "{late}");
         add(&streams, 1, &mut number(5, 20, 1), now).unwrap();
+        // Without a start, nothing claims to be covered.
+        add(&streams, 2, &mut number(0, 10, 1), now).unwrap();
+        let late = add(&streams, 2, &mut number(0, 8, 1), now).unwrap_err();
+        assert!(
+            late.ends_with("--ingest.late-delta-window allows"),
+            "{late}"
+        );
         let mut repeated = number(5, 10, 1);
         add(&streams, 1, &mut repeated, now).unwrap();
         assert_eq!(repeated.value, Some(Number::Int(2)));

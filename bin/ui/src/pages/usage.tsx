@@ -14,7 +14,7 @@ const DAY_S = 86_400;
 const AGES: Array<[string, string]> = [["", "the whole record"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"]];
 
 /** SCRAPE_INTERVAL and BYTES_PER_SAMPLE of bin/http/src/api/status/advice.rs. */
-const ESTIMATE = "≈ assumes one sample per series every 30 s. On disk a sample has the average size of all blocks, or 1 byte while there are no blocks.";
+const ESTIMATE = "≈ assumes one sample per series every global.scrape_interval, 1m by default. On disk a sample has the average size of all blocks, or 1 byte while there are no blocks.";
 
 export function Usage() {
   const { params } = useAddress();
