@@ -216,7 +216,7 @@ describe("query page", { skip: missing() }, () => {
     await page.getByRole("button", { name: "Table", exact: true }).click();
     await page.getByText(/4 buckets/).click();
     await page.getByRole("rowheader", { name: "(1, 2]" }).waitFor();
-    await page.goto(server.url + query("native or vector(0) / 0", "&g0.tab=graph&g0.range_input=10m"));
+    await page.goto(server.url + query("native or vector(0) / 0", "&g0.tab=graph&g0.range_input=20m"));
     await page.getByText("NaN and infinite values are gaps. Only the heat map shows the native histograms of 1 series.").waitFor();
     deepStrictEqual(problems, []);
     await close();
