@@ -192,7 +192,7 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
     let (state, expr) = (start(dir.path()).await, expr("VarvePanics"));
     assert!(!is_true(&state.app, &expr));
     let job = job_fn(|_| panic!("as the test wants"));
-    let record = RequestRecord::new("POST", String::new(), None, "", None);
+    let record = RequestRecord::new("POST", String::new(), None, "", Default::default(), None);
     let failed = run(&state, &record, RequestClass::Query, None, job)
         .await
         .unwrap_err();
@@ -203,7 +203,7 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
     );
     assert!(is_true(&state.app, &expr));
     let job = job_fn(|work| work.respond_encoded("1"));
-    let record = RequestRecord::new("POST", String::new(), None, "", None);
+    let record = RequestRecord::new("POST", String::new(), None, "", Default::default(), None);
     let next = run(&state, &record, RequestClass::Query, None, job)
         .await
         .unwrap();

@@ -476,13 +476,20 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/status/top_queries", top_queries::status)
             .about(
                 "status",
-                "Returns the shapes of queries that took the most time",
+                "Returns the shapes or sources of queries that took the most time",
             )
-            .takes([optional(
-                "range",
-                OneOf(&top_queries::RANGES),
-                "The last hour, by default, or day.",
-            )])
+            .takes([
+                optional(
+                    "range",
+                    OneOf(&top_queries::RANGES),
+                    "The last hour, by default, or day.",
+                ),
+                optional(
+                    "by",
+                    OneOf(&top_queries::GROUPINGS),
+                    "What queries are grouped by; the shape of their expression by default.",
+                ),
+            ])
             .gives::<top_queries::TopQueries>(),
         get("/api/v1/status/config", status_runtime::config)
             .about("status", "Returns the configuration in force")

@@ -16,6 +16,7 @@ use varve_system::excerpt::truncate;
 
 use super::state::HttpState;
 use crate::error::{ApiError, LimitHit};
+use crate::requester::grafana_source;
 
 /// Bytes of a query in a trace.
 const TRACED_QUERY_SIZE_MAX: usize = 4 << 10;
@@ -108,6 +109,9 @@ fn describe(trace: &Trace, record: &RequestRecord, status: StatusCode) {
     trace.note("http.route", record.route.as_str());
     trace.note("http.response.status_code", i64::from(status.as_u16()));
     trace.note("user_agent.original", record.user_agent.as_str());
+    if !record.grafana.is_empty() {
+        trace.note("varve.grafana", record.grafana.to_string().as_str());
+    }
     if let Some(client) = record.client {
         trace.note("client.address", client.ip().to_string().as_str());
     }
@@ -125,7 +129,15 @@ fn record_for(request: &Request, route: String) -> Arc<RequestRecord> {
     let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
     let user = request.extensions().get::<User>().cloned();
     let client = request.extensions().get::<Peer>().map(|peer| peer.0);
-    RequestRecord::new(request.method().as_str(), route, client, &user_agent, user)
+    let grafana = grafana_source(request.headers());
+    RequestRecord::new(
+        request.method().as_str(),
+        route,
+        client,
+        &user_agent,
+        grafana,
+        user,
+    )
 }
 
 #[cfg(test)]

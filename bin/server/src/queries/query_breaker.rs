@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::requests::record::Parameters;
     use crate::requests::tenant::User;
+    use varve_wire::active_requests::GrafanaSource;
 
     const OPEN_FOR: Duration = Duration::from_secs(60);
 
@@ -171,7 +172,14 @@ mod tests {
             name: Arc::from(user),
             tenant: None,
         };
-        let request = RequestRecord::new("GET", String::new(), None, "", Some(user));
+        let request = RequestRecord::new(
+            "GET",
+            String::new(),
+            None,
+            "",
+            GrafanaSource::default(),
+            Some(user),
+        );
         request.note_parameters(
             Parameters {
                 text: text.to_owned(),

@@ -14,6 +14,8 @@ use varve_config::file::QueryLogFile;
 use varve_system::metrics::Registrar;
 use varve_system::quantity::print_time;
 
+use crate::requests::source::QuerySource;
+
 /// The log.
 #[derive(Debug)]
 pub struct QueryLog {
@@ -59,6 +61,8 @@ pub enum QueryOrigin<'a> {
         method: &'a str,
         /// The path.
         path: &'a str,
+        /// The sender.
+        source: QuerySource,
     },
     /// A rule.
     RuleGroup {
@@ -140,10 +144,16 @@ impl LoggedQuery<'_> {
                 client_ip,
                 method,
                 path,
-            } => line.insert(
-                "httpRequest".into(),
-                json!({ "clientIP": client_ip, "method": method, "path": path }),
-            ),
+                source,
+            } => {
+                let mut request = json!({ "clientIP": client_ip, "method": method, "path": path });
+                for (name, text) in source.fields() {
+                    if !text.is_empty() {
+                        request[name] = text.into();
+                    }
+                }
+                line.insert("httpRequest".into(), request)
+            }
             QueryOrigin::RuleGroup { file, name } => {
                 line.insert("ruleGroup".into(), json!({ "file": file, "name": name }))
             }
@@ -175,6 +185,10 @@ mod tests {
                 client_ip: String::new(),
                 method: "GET",
                 path: "/api/v1/query_range",
+                source: QuerySource {
+                    user: "ann".into(),
+                    ..QuerySource::default()
+                },
             },
         }
     }
@@ -197,7 +211,10 @@ mod tests {
             line["stats"]["varve"],
             json!({ "series": 2, "memoryPeakBytes": 100 })
         );
-        assert_eq!(line["httpRequest"]["path"], "/api/v1/query_range");
+        assert_eq!(
+            line["httpRequest"],
+            json!({ "clientIP": "", "method": "GET", "path": "/api/v1/query_range", "user": "ann" })
+        );
     }
 
     #[test]

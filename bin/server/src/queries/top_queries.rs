@@ -1,22 +1,24 @@
-//! Costs of queries in the last day, by the shape of their expression: the text without the
-//! contents of strings.
+//! Costs of queries in the last day: by the shape of their expression, which is the text without
+//! the contents of strings, and by their source.
 //!
 //! Filled when a query ends, read by /api/v1/status/top_queries. Bounded: [`WINDOWS`] windows of
-//! [`SHAPES_MAX`] shapes, each of [`SHAPE_SIZE_MAX`] bytes. A full window keeps the shapes that
-//! took the most time.
+//! [`GROUPS_MAX`] shapes and as many sources. A full window keeps the groups that took the most
+//! time.
 
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use varve_system::excerpt::truncate;
 
+use crate::requests::source::QuerySource;
+
 /// Length of a window.
 const WINDOW_MS: i64 = 15 * 60_000;
 /// Windows of a day.
 const WINDOWS: usize = 96;
-/// Shapes of a window.
-const SHAPES_MAX: usize = 100;
-/// Maximum size of a shape. A longer one is truncated.
+/// Shapes, and sources, of a window.
+const GROUPS_MAX: usize = 100;
+/// Maximum size of a shape or an example. A longer one is truncated.
 const SHAPE_SIZE_MAX: usize = 512;
 
 /// The cost of queries in the last day.
@@ -29,7 +31,36 @@ pub struct TopQueries {
 #[derive(Debug)]
 struct Window {
     number: i64,
-    shapes: HashMap<String, QueryCost>,
+    by_shape: Costs,
+    by_source: Costs,
+}
+
+/// At most [`GROUPS_MAX`] groups of queries with their costs.
+#[derive(Debug, Default)]
+struct Costs(HashMap<QueryGroup, QueryCost>);
+
+/// How queries are grouped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    /// By the shape of the expression.
+    Shape,
+    /// By the dashboard.
+    Dashboard,
+    /// By the dashboard and the panel.
+    Panel,
+    /// By the user, and by the user of Grafana.
+    User,
+    /// By the user agent.
+    UserAgent,
+}
+
+/// What queries of a group have in common. Everything else is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct QueryGroup {
+    /// The shape.
+    pub shape: String,
+    /// Parts of the source.
+    pub source: QuerySource,
 }
 
 /// The cost of queries of one shape.
@@ -49,8 +80,8 @@ pub struct QueryCost {
     pub memory_peak_max: usize,
     /// The newest of the queries, truncated to [`SHAPE_SIZE_MAX`] bytes.
     pub example: String,
-    /// The user agent of the example.
-    pub user_agent: String,
+    /// The source of the example.
+    pub source: QuerySource,
 }
 
 impl QueryCost {
@@ -62,7 +93,33 @@ impl QueryCost {
         self.n_samples += other.n_samples;
         self.memory_peak_max = self.memory_peak_max.max(other.memory_peak_max);
         self.example.clone_from(&other.example);
-        self.user_agent.clone_from(&other.user_agent);
+        self.source.clone_from(&other.source);
+    }
+}
+
+impl GroupBy {
+    /// Returns the parts of a source that queries of a group share.
+    fn part_of(self, source: &QuerySource) -> QuerySource {
+        let mut part = QuerySource::default();
+        let QuerySource {
+            user,
+            user_agent,
+            grafana,
+        } = source;
+        match self {
+            Self::Shape => {}
+            Self::Dashboard => part.grafana.dashboard.clone_from(&grafana.dashboard),
+            Self::Panel => {
+                part.grafana.dashboard.clone_from(&grafana.dashboard);
+                part.grafana.panel.clone_from(&grafana.panel);
+            }
+            Self::User => {
+                part.user.clone_from(user);
+                part.grafana.user.clone_from(&grafana.user);
+            }
+            Self::UserAgent => part.user_agent.clone_from(user_agent),
+        }
+        part
     }
 }
 
@@ -78,28 +135,46 @@ impl TopQueries {
         if windows.back().is_none_or(|newest| newest.number < number) {
             windows.push_back(Window {
                 number,
-                shapes: HashMap::new(),
+                by_shape: Costs::default(),
+                by_source: Costs::default(),
             });
             let n_outdated = windows.len().saturating_sub(WINDOWS);
             drop(windows.drain(..n_outdated));
         }
         // If the clock was set back, queries count in the newest window.
         if let Some(newest) = windows.back_mut() {
-            newest.add(shape(text), &cost);
+            let shape = QueryGroup {
+                shape: shape(text),
+                ..QueryGroup::default()
+            };
+            newest.by_shape.add(shape, &cost);
+            let source = QueryGroup {
+                source: cost.source.clone(),
+                ..QueryGroup::default()
+            };
+            newest.by_source.add(source, &cost);
         }
     }
 
-    /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending
+    /// Returns the cost of each group in windows that end after `since_ms`, by time in descending
     /// order.
-    pub fn list(&self, since_ms: i64) -> Vec<(String, QueryCost)> {
-        let mut sums: HashMap<String, QueryCost> = HashMap::new();
+    pub fn list(&self, since_ms: i64, by: GroupBy) -> Vec<(QueryGroup, QueryCost)> {
+        let mut sums: HashMap<QueryGroup, QueryCost> = HashMap::new();
         let windows = self.windows.lock();
         for window in windows
             .iter()
             .filter(|window| (window.number + 1) * WINDOW_MS > since_ms)
         {
-            for (shape, cost) in &window.shapes {
-                sums.entry(shape.clone()).or_default().add(cost);
+            let Costs(costs) = match by {
+                GroupBy::Shape => &window.by_shape,
+                _ => &window.by_source,
+            };
+            for (QueryGroup { shape, source }, cost) in costs {
+                let group = QueryGroup {
+                    shape: shape.clone(),
+                    source: by.part_of(source),
+                };
+                sums.entry(group).or_default().add(cost);
             }
         }
         drop(windows);
@@ -107,30 +182,31 @@ impl TopQueries {
         all.sort_by(|a, b| {
             b.1.seconds
                 .total_cmp(&a.1.seconds)
-                .then_with(|| a.0.cmp(&b.0))
+                .then_with(|| a.0.shape.cmp(&b.0.shape))
+                .then_with(|| a.0.source.fields().cmp(&b.0.source.fields()))
         });
         all
     }
 }
 
-impl Window {
-    fn add(&mut self, shape: String, cost: &QueryCost) {
-        if self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(&shape) {
-            let cheapest = self
-                .shapes
+impl Costs {
+    fn add(&mut self, group: QueryGroup, cost: &QueryCost) {
+        let Self(costs) = self;
+        if costs.len() >= GROUPS_MAX && !costs.contains_key(&group) {
+            let cheapest = costs
                 .iter()
                 .min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
             let Some((cheapest, least)) =
-                cheapest.map(|(shape, cost)| (shape.clone(), cost.seconds))
+                cheapest.map(|(group, cost)| (group.clone(), cost.seconds))
             else {
                 return;
             };
             if least >= cost.seconds {
                 return;
             }
-            self.shapes.remove(&cheapest);
+            costs.remove(&cheapest);
         }
-        self.shapes.entry(shape).or_default().add(cost);
+        costs.entry(group).or_default().add(cost);
     }
 }
 
@@ -165,6 +241,8 @@ fn shape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use varve_wire::active_requests::GrafanaSource;
+
     use super::*;
 
     fn cost(seconds: f64) -> QueryCost {
@@ -207,9 +285,11 @@ mod tests {
             },
         );
         top.add(WINDOW_MS, "x", cost(9.0));
-        let list = top.list(0);
+        let list = top.list(0, GroupBy::Shape);
         assert_eq!(
-            list.iter().map(|(shape, _)| &**shape).collect::<Vec<_>>(),
+            list.iter()
+                .map(|(group, _)| &*group.shape)
+                .collect::<Vec<_>>(),
             ["x", "up{a=\"…\"}"]
         );
         let up = &list[1].1;
@@ -224,8 +304,15 @@ mod tests {
             (2, 1, 3.0, 2.0, 5)
         );
         assert_eq!(up.example, "up{a=\"2\"}");
-        assert_eq!(top.list(WINDOW_MS).len(), 2, "the first window ended");
-        assert!(top.list(2 * WINDOW_MS).is_empty(), "both ended");
+        assert_eq!(
+            top.list(WINDOW_MS, GroupBy::Shape).len(),
+            2,
+            "the first window ended"
+        );
+        assert!(
+            top.list(2 * WINDOW_MS, GroupBy::Shape).is_empty(),
+            "both ended"
+        );
     }
 
     #[test]
@@ -234,16 +321,79 @@ mod tests {
         for i in 0..=WINDOWS {
             top.add(i as i64 * WINDOW_MS, &format!("q{i}"), cost(1.0));
         }
-        assert_eq!(top.list(i64::MIN).len(), WINDOWS);
+        assert_eq!(top.list(i64::MIN, GroupBy::Shape).len(), WINDOWS);
         let last_ms = WINDOWS as i64 * WINDOW_MS;
-        for i in 0..2 * SHAPES_MAX {
+        for i in 0..2 * GROUPS_MAX {
             top.add(last_ms, &format!("r{i}"), cost(i as f64));
         }
-        let newest = top.list(last_ms);
-        assert_eq!(newest.len(), SHAPES_MAX);
-        assert_eq!(newest[0].0, format!("r{}", 2 * SHAPES_MAX - 1));
+        let newest = top.list(last_ms, GroupBy::Shape);
+        assert_eq!(newest.len(), GROUPS_MAX);
+        assert_eq!(newest[0].0.shape, format!("r{}", 2 * GROUPS_MAX - 1));
         // An expensive shape is not evicted by a cheap one, and the clock may be set back.
         top.add(0, "cheap", cost(0.0));
-        assert!(top.list(last_ms).iter().all(|(shape, _)| shape != "cheap"));
+        assert!(
+            top.list(last_ms, GroupBy::Shape)
+                .iter()
+                .all(|(group, _)| group.shape != "cheap")
+        );
+    }
+
+    #[test]
+    fn queries_are_grouped_by_parts_of_their_source() {
+        let top = TopQueries::default();
+        let from = |user: &str, dashboard: &str, panel: &str| QuerySource {
+            user: user.into(),
+            user_agent: "Grafana".into(),
+            grafana: GrafanaSource {
+                dashboard: dashboard.into(),
+                panel: panel.into(),
+                ..GrafanaSource::default()
+            },
+        };
+        for (seconds, source) in [
+            (1.0, from("a", "d1", "1")),
+            (2.0, from("b", "d1", "2")),
+            (4.0, from("b", "d2", "1")),
+        ] {
+            let cost = QueryCost {
+                source,
+                ..cost(seconds)
+            };
+            top.add(0, "up", cost);
+        }
+        let check = |by, expect: &[(f64, QuerySource)]| {
+            let listed: Vec<_> = top
+                .list(0, by)
+                .into_iter()
+                .map(|(group, cost)| (cost.seconds, group.source))
+                .collect();
+            assert_eq!(listed, expect, "{by:?}");
+        };
+        let part = |user, dashboard, panel| QuerySource {
+            user_agent: String::new(),
+            ..from(user, dashboard, panel)
+        };
+        check(GroupBy::Shape, &[(7.0, QuerySource::default())]);
+        check(
+            GroupBy::Dashboard,
+            &[(4.0, part("", "d2", "")), (3.0, part("", "d1", ""))],
+        );
+        check(
+            GroupBy::Panel,
+            &[
+                (4.0, part("", "d2", "1")),
+                (2.0, part("", "d1", "2")),
+                (1.0, part("", "d1", "1")),
+            ],
+        );
+        check(
+            GroupBy::User,
+            &[(6.0, part("b", "", "")), (1.0, part("a", "", ""))],
+        );
+        check(GroupBy::UserAgent, &[(7.0, from("", "", ""))]);
+        assert_eq!(
+            top.list(0, GroupBy::Dashboard)[1].1.source,
+            from("b", "d1", "2")
+        );
     }
 }

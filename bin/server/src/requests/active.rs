@@ -216,6 +216,7 @@ fn log_record(
         user: request.user.to_string(),
         user_agent: request.user_agent.clone(),
         reason: reason.to_owned(),
+        grafana: request.grafana.clone(),
         text: truncate(&request.parameters().text, TEXT_SIZE_MAX).to_owned(),
     }
 }
@@ -280,6 +281,7 @@ mod tests {
     use super::*;
     use std::thread;
     use std::time::Duration;
+    use varve_wire::active_requests::GrafanaSource;
 
     use tempfile::TempDir;
     use varve_context::Limit;
@@ -296,7 +298,8 @@ mod tests {
         class: RequestClass,
         ctx: &QueryContext,
     ) -> Registration {
-        let request = RequestRecord::new("GET", "/x".into(), None, "", None);
+        let request =
+            RequestRecord::new("GET", "/x".into(), None, "", GrafanaSource::default(), None);
         active.register(&request, class.into(), ctx)
     }
 

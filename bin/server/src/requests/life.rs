@@ -250,7 +250,7 @@ impl Requests {
             seconds_max: seconds,
             n_samples: active.ctx.n_samples(),
             memory_peak_max: active.ctx.memory().peak(),
-            user_agent: request.user_agent.clone(),
+            source: request.query_source(),
             ..QueryCost::default()
         };
         self.top_queries
@@ -291,6 +291,7 @@ impl Requests {
                         .unwrap_or_default(),
                     method: &request.method,
                     path: &request.route,
+                    source: request.query_source(),
                 },
             ),
         };
@@ -317,6 +318,7 @@ mod tests {
     use prometheus::Registry;
     use varve_config::web::{TenantConfig, TenantLimits};
     use varve_model::Matcher;
+    use varve_wire::active_requests::GrafanaSource;
 
     const MEMORY_MAX: usize = 1000;
 
@@ -342,7 +344,14 @@ mod tests {
     }
 
     fn request(user: Option<User>) -> Arc<RequestRecord> {
-        RequestRecord::new("POST", "/x".to_owned(), None, "", user)
+        RequestRecord::new(
+            "POST",
+            "/x".to_owned(),
+            None,
+            "",
+            GrafanaSource::default(),
+            user,
+        )
     }
 
     /// The form, the work and the response had a budget each.

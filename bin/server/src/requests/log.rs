@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use varve_wire::active_requests::{
-    FILE, HEADER_SIZE, Header, PREVIOUS_FILE, Record, RequestState, SIZE,
+    FILE, HEADER_SIZE, Header, PREVIOUS_FILE, Record, RequestState, SIZE, Version,
 };
 
 /// Maximum size of a text in a slot.
@@ -73,6 +73,7 @@ impl ActiveRequestLog {
             .truncate(true)
             .open(&path)?;
         let header = Header {
+            version: Version::default(),
             n_slots: N_SLOTS,
             pid,
             started_ms,

@@ -13,4 +13,5 @@ pub mod fair_semaphore;
 pub mod life;
 pub mod log;
 pub mod record;
+pub mod source;
 pub mod tenant;

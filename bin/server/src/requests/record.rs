@@ -17,9 +17,10 @@ use varve_context::{Charge, MemoryBudget, QueryContext};
 use varve_query::Steps;
 use varve_query::stats::QueryStats;
 use varve_system::excerpt::truncate;
-use varve_wire::active_requests::{RULE_ROUTE, RequestState};
+use varve_wire::active_requests::{GrafanaSource, RULE_ROUTE, RequestState};
 
 use super::log::Place;
+use super::source::QuerySource;
 use super::tenant::{Tenant, User};
 use crate::rejections::Sender;
 use crate::traces::{Part, Trace};
@@ -52,6 +53,8 @@ pub struct RequestRecord {
     pub user_agent: String,
     /// Empty without authentication.
     pub user: Arc<str>,
+    /// What Grafana's headers say of the request.
+    pub grafana: GrafanaSource,
     /// The tenant that the request is restricted to.
     pub tenant: Option<Arc<Tenant>>,
     /// The rule, if this is the query of one.
@@ -160,11 +163,13 @@ impl RequestRecord {
         route: String,
         client: Option<SocketAddr>,
         user_agent: &str,
+        grafana: GrafanaSource,
         user: Option<User>,
     ) -> Arc<Self> {
         let mut record = Self::anonymous(method, route);
         record.client = client;
         truncate(user_agent, USER_AGENT_SIZE_MAX).clone_into(&mut record.user_agent);
+        record.grafana = grafana;
         if let Some(User { name, tenant }) = user {
             record.user = name;
             record.tenant = tenant;
@@ -190,6 +195,7 @@ impl RequestRecord {
             client: None,
             user_agent: String::new(),
             user: Arc::from(""),
+            grafana: GrafanaSource::default(),
             tenant: None,
             rule: None,
             parameters: OnceLock::new(),
@@ -208,6 +214,15 @@ impl RequestRecord {
             user_agent: self.user_agent.clone(),
             user: Arc::clone(&self.user),
             path: self.route.clone(),
+        }
+    }
+
+    /// Returns the sender of a query.
+    pub fn query_source(&self) -> QuerySource {
+        QuerySource {
+            user: Arc::clone(&self.user),
+            user_agent: self.user_agent.clone(),
+            grafana: self.grafana.clone(),
         }
     }
 
@@ -347,7 +362,15 @@ mod tests {
             tenant: None,
         };
         let user_agent = "ä".repeat(USER_AGENT_SIZE_MAX);
-        RequestRecord::new(method, String::new(), None, &user_agent, Some(user))
+        let grafana = GrafanaSource::default();
+        RequestRecord::new(
+            method,
+            String::new(),
+            None,
+            &user_agent,
+            grafana,
+            Some(user),
+        )
     }
 
     #[test]

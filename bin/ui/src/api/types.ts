@@ -126,7 +126,16 @@ export interface Block {
   stats: { numSamples: number; numSeries: number };
   compaction: { level: number; sources: string[] };
 }
-export interface ActiveQuery {
+/** The sender of a query, as `status/queries` and others list it. */
+export interface QuerySource {
+  user: string;
+  userAgent: string;
+  dashboard: string;
+  panel: string;
+  rule: string;
+  grafanaUser: string;
+}
+export interface ActiveQuery extends QuerySource {
   id: number;
   class: string;
   stage: string;
@@ -138,8 +147,6 @@ export interface ActiveQuery {
   ageSeconds: number;
   queuedSeconds: number;
   client: string;
-  userAgent: string;
-  user: string;
   memoryBytes: number;
   memoryPeakBytes: number;
   series: number;

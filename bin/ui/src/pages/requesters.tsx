@@ -1,16 +1,22 @@
 /** The dashboards, rules and programs that used a metric. */
 
-import type { Requester, UsageEntry } from "../api/types";
+import type { QuerySource, Requester, UsageEntry } from "../api/types";
 import { plural } from "../parts/format";
 import { Ago } from "../parts/view";
 
 /** Returns the name of a requester: its rule or dashboard if the request names one, else its program. */
-export function nameOf({ userAgent, dashboard, panel, rule }: Requester): string {
+export function nameOf({ userAgent, dashboard, panel, rule }: Pick<Requester, "userAgent" | "dashboard" | "panel" | "rule">): string {
   if (rule !== "") return `rule ${rule}`;
   if (dashboard !== "") return `dashboard ${dashboard}${panel === "" ? "" : `, panel ${panel}`}`;
   const browser = /(Firefox|Edg|OPR|Chrome|Safari)\//.exec(userAgent)?.[1];
   if (browser && userAgent.startsWith("Mozilla/")) return `this page, in ${browser === "Edg" ? "Edge" : browser === "OPR" ? "Opera" : browser}`;
   return userAgent || "unknown";
+}
+
+/** Returns the user, the user of Grafana, and the rule, dashboard or program of a query. */
+export function sourceOf(source: QuerySource): string {
+  const { user, grafanaUser } = source;
+  return [user, grafanaUser && `Grafana user ${grafanaUser}`, nameOf(source)].filter(Boolean).join(" · ");
 }
 
 /** Hint of columns of last uses. */

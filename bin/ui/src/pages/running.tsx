@@ -9,6 +9,7 @@ import { type Column, DataTable } from "../parts/table";
 import { ErrorBox, Page, QueryLink, Show } from "../parts/view";
 import { LastWords } from "./last_words";
 import { LimitsHit } from "./limits_hit";
+import { sourceOf } from "./requesters";
 import { TopQueries } from "./top_queries";
 
 const POLL_MS = 1000;
@@ -41,7 +42,7 @@ function Queries({ queries, onCancel }: { queries: ActiveQuery[]; onCancel: (id:
     { id: "peak", title: "Peak", value: ({ memoryPeakBytes }) => memoryPeakBytes, cell: ({ memoryPeakBytes }) => bytes(memoryPeakBytes), isNumber: true, isMinor: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
-    { id: "who", title: "Client", value: who, isMinor: true, wraps: true },
+    { id: "who", title: "Sent by", hint: "User, dashboard and panel of Grafana or program, address", value: who, wraps: true },
     { id: "cancel", title: "Action", value: ({ id }) => id, cell: ({ id }) => <button type="button" class="danger" aria-label={`Cancel request ${id}`} onClick={() => onCancel(id)}>Cancel</button> },
   ];
   return (
@@ -59,8 +60,8 @@ function Queries({ queries, onCancel }: { queries: ActiveQuery[]; onCancel: (id:
   );
 }
 
-function who({ user, client, userAgent }: ActiveQuery): string {
-  return [user, client, userAgent].filter(Boolean).join(" · ");
+function who(query: ActiveQuery): string {
+  return [sourceOf(query), query.client].filter(Boolean).join(" · ");
 }
 
 function QueryText({ query: { query, path, start, end, step } }: { query: ActiveQuery }) {

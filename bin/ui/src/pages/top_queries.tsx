@@ -1,17 +1,17 @@
-/** Queries that cost the most in the last hour or day, by the shape of their expression. */
+/** Queries that cost the most in the last hour or day, by the shape of their expression or by who sent them. */
 
 import { request } from "../api/client";
+import type { QuerySource } from "../api/types";
 import { setParams, useAddress } from "../app/router";
 import { bytes, count, seconds } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { Name, QueryLink, Section, Select, Show } from "../parts/view";
-import { nameOf } from "./requesters";
+import { sourceOf } from "./requesters";
 
-interface TopQuery {
+interface TopQuery extends QuerySource {
   shape: string;
   example: string;
-  userAgent: string;
   queries: number;
   failed: number;
   seconds: number;
@@ -21,35 +21,61 @@ interface TopQuery {
 }
 
 const POLL_MS = 10_000;
+/** What queries are grouped by, as the endpoint and the page call it. */
+const GROUPINGS: Array<[string, string]> = [
+  ["shape", "query"],
+  ["dashboard", "dashboard"],
+  ["panel", "panel"],
+  ["user", "user"],
+  ["user_agent", "program"],
+];
 
 export function TopQueries() {
   const { params } = useAddress();
   const range = params.get("range") ?? "hour";
+  const by = params.get("by") ?? "shape";
   const loaded = useLoad(
-    `top ${range}`,
-    async (signal) => (await request<{ queries: TopQuery[] }>("status/top_queries", { params: { range }, signal })).data.queries,
+    `top ${range} ${by}`,
+    async (signal) => (await request<{ queries: TopQuery[] }>("status/top_queries", { params: { range, by }, signal })).data.queries,
     POLL_MS,
   );
   return (
-    <Section title="Most expensive queries" note="Queries that differ only in strings count together. The link opens the latest of them.">
+    <Section title="Most expensive queries" note="Queries that differ only in strings are one query. The link opens the latest of a row.">
       <div class="table-tools">
         <Select label="In the last" value={range} options={[["hour", "hour"], ["day", "day"]]} onChange={(next) => setParams({ range: next })} />
+        <Select label="By" value={by} options={GROUPINGS} onChange={(next) => setParams({ by: next })} />
       </div>
-      <Show loaded={loaded}>{(queries) => <TopTable queries={queries} />}</Show>
+      <Show loaded={loaded}>{(queries) => <TopTable queries={queries} by={by} />}</Show>
     </Section>
   );
 }
 
-function TopTable({ queries }: { queries: TopQuery[] }) {
+function TopTable({ queries, by }: { queries: TopQuery[]; by: string }) {
+  const isByShape = by === "shape";
+  const groupOf = (query: TopQuery) => (isByShape ? query.shape : partOf(query, by));
   const columns: Array<Column<TopQuery>> = [
-    { id: "shape", title: "Query", value: ({ shape }) => shape, cell: ({ shape, example }) => <QueryLink expr={example}><Name text={shape} /></QueryLink>, isName: true },
+    { id: "shape", title: GROUPINGS.find(([id]) => id === by)?.[1].replace(/^./, (first) => first.toUpperCase()) ?? "Query", value: groupOf, cell: (query) => <QueryLink expr={query.example}><Name text={groupOf(query)} /></QueryLink>, isName: true },
     { id: "total", title: "Total time", value: (query) => query.seconds, cell: (query) => seconds(query.seconds), isNumber: true, bar: true },
     { id: "n", title: "Queries", value: (query) => query.queries, cell: (query) => count(query.queries), isNumber: true },
     { id: "max", title: "Longest", value: (query) => query.secondsMax, cell: (query) => seconds(query.secondsMax), isNumber: true },
     { id: "memory", title: "Peak memory", value: (query) => query.memoryPeakBytes, cell: (query) => bytes(query.memoryPeakBytes), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", value: (query) => query.samples, cell: (query) => count(query.samples), isNumber: true, isMinor: true },
     { id: "failed", title: "Failed", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true, isMinor: true },
-    { id: "who", title: "Last client", value: ({ userAgent }) => nameOf({ userAgent, dashboard: "", panel: "", rule: "", queries: 0, lastMs: 0 }), isMinor: true, wraps: true },
+    ...(isByShape ? [{ id: "who", title: "Last sent by", value: sourceOf, isMinor: true, wraps: true } satisfies Column<TopQuery>] : []),
   ];
-  return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={({ shape }) => shape} text={({ shape }) => shape} sort="total" noun="query" nouns="queries" empty="No query ended in this time." />;
+  return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={groupOf} text={groupOf} sort="total" noun="query" nouns="queries" empty="No query ended in this time." />;
+}
+
+/** Returns what the queries of a group share. */
+function partOf({ user, userAgent, dashboard, panel, grafanaUser }: TopQuery, by: string): string {
+  switch (by) {
+    case "dashboard":
+      return dashboard || "no dashboard";
+    case "panel":
+      return dashboard === "" ? "no dashboard" : `${dashboard}, panel ${panel || "unknown"}`;
+    case "user":
+      return [user, grafanaUser && `Grafana user ${grafanaUser}`].filter(Boolean).join(" · ") || "no user";
+    default:
+      return userAgent || "unknown";
+  }
 }

@@ -1,15 +1,17 @@
 //! The file of the active-request log: what a server was working on, to read after a crash. Format:
-//! docs/format/active-requests.md, version 1.
+//! docs/format/active-requests.md, version 2; version 1 is read.
 //!
 //! The server writes slots; `varve status last-words` and the API read them.
 
+mod grafana;
 mod read;
 mod slot;
 
 use std::path::{Path, PathBuf};
 
+pub use grafana::GrafanaSource;
 pub use read::{RecordedRequests, read};
-pub use slot::{HEADER_SIZE, Header, Record, RequestState, SIZE};
+pub use slot::{HEADER_SIZE, Header, Record, RequestState, SIZE, Version};
 
 /// The log of the running process, or of the last one.
 pub const FILE: &str = "requests.active";

@@ -55,6 +55,7 @@ pub fn read(path: &Path) -> Result<RecordedRequests> {
 /// Decodes a log.
 pub(super) fn decode(bytes: &[u8]) -> Result<RecordedRequests, String> {
     let Header {
+        version,
         n_slots,
         pid,
         started_ms,
@@ -65,7 +66,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<RecordedRequests, String> {
     let mut n_damaged = n_slots.min(N_SLOTS_MAX) as usize - slots.len().min(N_SLOTS_MAX as usize);
     let mut records = Vec::new();
     for slot in slots {
-        match Record::decode(slot) {
+        match Record::decode(slot, version) {
             Ok(record) => records.extend(record),
             Err(_damaged) => n_damaged += 1,
         }
@@ -83,9 +84,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<RecordedRequests, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::active_requests::Version;
 
     fn file() -> Vec<u8> {
         let header = Header {
+            version: Version::V2,
             n_slots: 3,
             pid: 1,
             started_ms: 0,

@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
+use super::grafana::GrafanaSource;
+
 /// Bytes of the header.
 pub const HEADER_SIZE: usize = 64;
 /// Bytes of a slot.
 pub const SIZE: usize = 1024;
 
 const MAGIC: &[u8; 4] = b"VRNG";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version without Grafana's headers.
+const VERSION_1: u8 = 1;
 const CLEAN_SHUTDOWN: u8 = 1;
 
 // The header.
@@ -24,15 +28,20 @@ const HEADER_CHECKSUM_OFFSET: usize = 60;
 const STATE_OFFSET: usize = 4;
 const NUMBERS_OFFSET: usize = 8;
 const LENGTHS_OFFSET: usize = 64;
-const STRINGS_OFFSET: usize = 80;
+const STRINGS_OFFSET: usize = 88;
+/// In version 1, with six strings.
+const STRINGS_OFFSET_1: usize = 80;
 
 /// Maximum size of each string of a record, in order. The last one gets the remaining space.
-const STRING_SIZES_MAX: [usize; N_STRINGS] = [96, 64, 64, 128, 160, SIZE - STRINGS_OFFSET];
-const N_STRINGS: usize = 6;
+const STRING_SIZES_MAX: [usize; N_STRINGS] =
+    [96, 64, 64, 128, 160, 64, 32, 64, 64, SIZE - STRINGS_OFFSET];
+const N_STRINGS: usize = 10;
 
 /// The start of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
+    /// How slots are encoded.
+    pub version: Version,
     /// Number of slots.
     pub n_slots: u32,
     /// The process that writes the file.
@@ -41,6 +50,16 @@ pub struct Header {
     pub started_ms: i64,
     /// Whether this process has shut down.
     pub is_clean_shutdown: bool,
+}
+
+/// A version of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// Slots have no headers of Grafana. It is read only.
+    V1,
+    /// The version that is written.
+    #[default]
+    V2,
 }
 
 /// The state of a request.
@@ -104,6 +123,8 @@ pub struct Record {
     pub user_agent: String,
     /// The reason why it failed.
     pub reason: String,
+    /// The dashboard, the panel, the alert rule and the user that Grafana names in its headers.
+    pub grafana: GrafanaSource,
     /// The query or selectors, truncated.
     pub text: String,
 }
@@ -113,7 +134,10 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_SIZE] {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
-        bytes[VERSION_OFFSET] = VERSION;
+        bytes[VERSION_OFFSET] = match self.version {
+            Version::V1 => VERSION_1,
+            Version::V2 => VERSION,
+        };
         bytes[FLAGS_OFFSET] = if self.is_clean_shutdown {
             CLEAN_SHUTDOWN
         } else {
@@ -141,13 +165,16 @@ impl Header {
         {
             return Err("header checksum mismatch".to_owned());
         }
-        let version = bytes[VERSION_OFFSET];
+        let version = match bytes[VERSION_OFFSET] {
+            VERSION_1 => Version::V1,
+            VERSION => Version::V2,
+            version => {
+                return Err(format!(
+                    "version {version} is not supported, only versions {VERSION_1} and {VERSION}"
+                ));
+            }
+        };
         let flags = bytes[FLAGS_OFFSET];
-        if version != VERSION {
-            return Err(format!(
-                "version {version} is not supported, only version {VERSION}"
-            ));
-        }
         if flags & !CLEAN_SHUTDOWN != 0 {
             return Err(format!("flags {flags:#04x} are not supported"));
         }
@@ -155,6 +182,7 @@ impl Header {
             return Err(format!("slot size is not {SIZE} bytes"));
         }
         Ok(Self {
+            version,
             n_slots: u32_at(bytes, N_SLOTS_OFFSET),
             pid: u32_at(bytes, PID_OFFSET),
             started_ms: u64_at(bytes, STARTED_OFFSET) as i64,
@@ -187,11 +215,11 @@ impl Record {
         bytes
     }
 
-    /// Decodes a slot. Returns `None` if it was never used.
+    /// Decodes a slot of a file of this version. Returns `None` if it was never used.
     ///
     /// # Errors
     /// The reason why it is invalid.
-    pub fn decode(bytes: &[u8; SIZE]) -> Result<Option<Self>, &'static str> {
+    pub fn decode(bytes: &[u8; SIZE], version: Version) -> Result<Option<Self>, &'static str> {
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(None);
         }
@@ -209,7 +237,36 @@ impl Record {
             .find(|&state| state as u8 == bytes[STATE_OFFSET])
             .ok_or("unknown state")?;
         let number = |i: usize| u64_at(bytes, NUMBERS_OFFSET + 8 * i);
-        let [route, client, user, user_agent, reason, text] = strings(bytes)?;
+        let [
+            route,
+            client,
+            user,
+            user_agent,
+            reason,
+            dashboard,
+            panel,
+            rule,
+            grafana_user,
+            text,
+        ] = match version {
+            Version::V1 => {
+                let [route, client, user, user_agent, reason, text] =
+                    strings(bytes, STRINGS_OFFSET_1)?;
+                [
+                    route,
+                    client,
+                    user,
+                    user_agent,
+                    reason,
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    String::new(),
+                    text,
+                ]
+            }
+            Version::V2 => strings(bytes, STRINGS_OFFSET)?,
+        };
         Ok(Some(Self {
             state,
             id: number(0),
@@ -224,6 +281,12 @@ impl Record {
             user,
             user_agent,
             reason,
+            grafana: GrafanaSource {
+                dashboard,
+                panel,
+                rule,
+                user: grafana_user,
+            },
             text,
         }))
     }
@@ -257,14 +320,18 @@ impl Record {
             &self.user,
             &self.user_agent,
             &self.reason,
+            &self.grafana.dashboard,
+            &self.grafana.panel,
+            &self.grafana.rule,
+            &self.grafana.user,
             &self.text,
         ]
     }
 }
 
-fn strings(bytes: &[u8; SIZE]) -> Result<[String; N_STRINGS], &'static str> {
-    let mut strings = <[String; N_STRINGS]>::default();
-    let mut at = STRINGS_OFFSET;
+fn strings<const N: usize>(bytes: &[u8; SIZE], offset: usize) -> Result<[String; N], &'static str> {
+    let mut strings = [const { String::new() }; N];
+    let mut at = offset;
     for (i, text) in strings.iter_mut().enumerate() {
         let length = &bytes[LENGTHS_OFFSET + 2 * i..][..2];
         let range: Range<usize> = at..at + usize::from(u16::from_le_bytes([length[0], length[1]]));
@@ -303,7 +370,9 @@ mod tests {
             text: long,
             ..Record::default()
         };
-        let read = Record::decode(&record.encode()).unwrap().unwrap();
+        let read = Record::decode(&record.encode(), Version::V2)
+            .unwrap()
+            .unwrap();
         assert_eq!(
             (read.route.len(), read.text.len()),
             (96, SIZE - STRINGS_OFFSET - 96)
@@ -315,6 +384,7 @@ mod tests {
     fn the_format_page_shows_the_written_bytes() {
         let page = include_str!("../../../../docs/format/active-requests.md");
         let header = Header {
+            version: Version::V2,
             n_slots: 2,
             pid: 4321,
             started_ms: 1_763_683_200_000,
@@ -334,19 +404,25 @@ mod tests {
             route: "/api/v1/query".into(),
             client: "10.0.0.1:4000".into(),
             user_agent: "curl".into(),
+            grafana: GrafanaSource {
+                dashboard: "d1".into(),
+                panel: "7".into(),
+                ..GrafanaSource::default()
+            },
             text: "sum(up)".into(),
             ..Record::default()
         };
         let slot = record.encode();
-        let (used, rest) = slot.split_at(STRINGS_OFFSET + 48);
+        let (used, rest) = slot.split_at(STRINGS_OFFSET + 56);
         assert_shown(page, used);
         assert!(rest.iter().all(|&byte| byte == 0));
-        assert_eq!(Record::decode(&slot), Ok(Some(record)));
+        assert_eq!(Record::decode(&slot, Version::V2), Ok(Some(record)));
     }
 
     #[test]
     fn invalid_headers_are_rejected() {
         let header = Header {
+            version: Version::V2,
             n_slots: 3,
             pid: 7,
             started_ms: -1,
@@ -367,10 +443,10 @@ mod tests {
         check(&|bytes| bytes[PID_OFFSET] += 1, "checksum");
         check(
             &|bytes| {
-                bytes[VERSION_OFFSET] = 2;
+                bytes[VERSION_OFFSET] = 3;
                 reseal(bytes)
             },
-            "version 2",
+            "version 3",
         );
         check(
             &|bytes| {
@@ -392,7 +468,7 @@ mod tests {
                 state: RequestState::Working, id, started_ms: times[0], recorded_ms: times[1], held_bytes, peak_bytes: held_bytes,
                 n_series, n_samples, route, text, client: "127.0.0.1:1".into(), ..Record::default()
             };
-            prop_assert_eq!(Record::decode(&record.encode()).unwrap(), Some(record));
+            prop_assert_eq!(Record::decode(&record.encode(), Version::V2).unwrap(), Some(record));
         }
 
         #[test]
@@ -402,7 +478,8 @@ mod tests {
                 put(&mut bytes, 0, &checksum.to_le_bytes());
                 bytes[STATE_OFFSET] %= 6;
             }
-            let _read = Record::decode(bytes.first_chunk().unwrap());
+            let _read = Record::decode(bytes.first_chunk().unwrap(), Version::V1);
+            let _read = Record::decode(bytes.first_chunk().unwrap(), Version::V2);
             let _read = Header::decode(&bytes);
         }
     }

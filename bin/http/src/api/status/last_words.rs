@@ -51,6 +51,11 @@ schema! {
         client: String,
         user: String,
         user_agent: String,
+        /// The dashboard, panel, alert rule and user that Grafana named.
+        dashboard: String,
+        panel: String,
+        rule: String,
+        grafana_user: String,
     }
 }
 
@@ -97,6 +102,10 @@ impl UnfinishedRequest {
             client: record.client.clone(),
             user: record.user.clone(),
             user_agent: record.user_agent.clone(),
+            dashboard: record.grafana.dashboard.clone(),
+            panel: record.grafana.panel.clone(),
+            rule: record.grafana.rule.clone(),
+            grafana_user: record.grafana.user.clone(),
         }
     }
 }

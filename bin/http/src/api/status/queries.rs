@@ -113,7 +113,7 @@ pub(crate) async fn reset_rejected(
 fn describe(request: &RequestRecord, active: &Active) -> Value {
     let parameters = request.parameters();
     let ctx = &active.ctx;
-    json!({
+    let mut described = json!({
         "id": request.id,
         "class": active.class.name(),
         "stage": active.state().name(),
@@ -127,11 +127,16 @@ fn describe(request: &RequestRecord, active: &Active) -> Value {
         "ageSeconds": active.age().as_secs_f64(),
         "queuedSeconds": active.queued().as_secs_f64(),
         "client": request.client.map(|client| client.to_string()).unwrap_or_default(),
-        "userAgent": request.user_agent,
-        "user": &*request.user,
         "memoryBytes": ctx.memory().used(),
         "memoryPeakBytes": ctx.memory().peak(),
         "series": ctx.n_series(),
         "samples": ctx.n_samples(),
-    })
+    });
+    for (name, text) in request.query_source().fields() {
+        described[name] = text.into();
+    }
+    if let Some(rule) = &request.rule {
+        described["ruleGroup"] = rule.group.as_str().into();
+    }
+    described
 }

@@ -1,11 +1,12 @@
 //! /api/v1/status/top_queries: what queries cost in the last hour or day, by the shape of their
-//! expression.
+//! expression or by a part of their source.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use varve_env::{Clock, SystemClock};
-use varve_server::queries::top_queries::QueryCost;
+use varve_server::queries::top_queries::{GroupBy, QueryCost, QueryGroup};
+use varve_server::requests::source::QuerySource;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
@@ -15,24 +16,32 @@ use varve_wire::schema;
 
 /// The ranges of the endpoint.
 pub(crate) const RANGES: [&str; 2] = ["hour", "day"];
+/// The groupings of the endpoint, the default first.
+pub(crate) const GROUPINGS: [&str; 5] = ["shape", "dashboard", "panel", "user", "user_agent"];
 const HOUR_MS: i64 = 3_600_000;
 const LISTED_MAX: usize = 100;
 
 schema! {
-    /// The shapes of queries that took the most time.
+    /// The groups of queries that took the most time.
     pub(crate) struct TopQueries {
         queries: Vec<TopQuery>,
     }
 }
 
 schema! {
-    /// Queries of one shape.
+    /// The queries of a group.
     pub(crate) struct TopQuery {
-        /// The text without the contents of strings.
+        /// The text without the contents of strings; empty if queries are not grouped by it.
         shape: String,
         /// The latest of the queries, truncated.
         example: String,
+        /// The source of the group; of the latest query, if queries are grouped by their shape.
+        user: String,
         user_agent: String,
+        dashboard: String,
+        panel: String,
+        rule: String,
+        grafana_user: String,
         queries: u64,
         failed: u64,
         /// Time of all queries together, without the queue.
@@ -56,21 +65,32 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
             ));
         }
     };
-    let list = app
-        .requests
-        .top_queries
-        .list(SystemClock.now_ms() - range_ms);
+    let by = match form.first("by") {
+        "" | "shape" => GroupBy::Shape,
+        "dashboard" => GroupBy::Dashboard,
+        "panel" => GroupBy::Panel,
+        "user" => GroupBy::User,
+        "user_agent" => GroupBy::UserAgent,
+        other => {
+            return Err(ApiError::invalid_parameter(
+                "by",
+                format!("{other:?} is none of {}", GROUPINGS.join(", ")),
+            ));
+        }
+    };
+    let since_ms = SystemClock.now_ms() - range_ms;
+    let list = app.requests.top_queries.list(since_ms, by);
     Ok(success(&TopQueries {
         queries: list
             .into_iter()
             .take(LISTED_MAX)
-            .map(|(shape, cost)| TopQuery::new(shape, cost))
+            .map(|(group, cost)| TopQuery::new(by, group, cost))
             .collect(),
     }))
 }
 
 impl TopQuery {
-    fn new(shape: String, cost: QueryCost) -> Self {
+    fn new(by: GroupBy, group: QueryGroup, cost: QueryCost) -> Self {
         let QueryCost {
             n_queries,
             n_failed,
@@ -79,12 +99,25 @@ impl TopQuery {
             n_samples,
             memory_peak_max,
             example,
-            user_agent,
+            source,
         } = cost;
-        Self {
-            shape,
-            example,
+        let QuerySource {
+            user,
             user_agent,
+            grafana,
+        } = match by {
+            GroupBy::Shape => source,
+            _ => group.source,
+        };
+        Self {
+            shape: group.shape,
+            example,
+            user: user.to_string(),
+            user_agent,
+            dashboard: grafana.dashboard,
+            panel: grafana.panel,
+            rule: grafana.rule,
+            grafana_user: grafana.user,
             queries: n_queries,
             failed: n_failed,
             seconds,
