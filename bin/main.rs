@@ -27,8 +27,7 @@ fn main() -> ExitCode {
     name_limits();
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
-        // Also `--help` and `--version`, with exit code 0.
-        Err(message) => message.exit(),
+        Err(message) => return cli::print_message(&message),
     };
     match invocation.command {
         Command::Serve(args) => {
@@ -46,7 +45,8 @@ fn main() -> ExitCode {
         Command::Advise(command) => tools::advise::run(&command),
         Command::Relabel(command) => exit_code(tools::relabel::run(&command)),
         Command::Rules(command) => exit_code(tools::rules::run(&command)),
-        Command::Status(command) => exit_code(tools::status::run(&command)),
+        Command::Status(args) => exit_code(tools::status::run(&args)),
+        Command::Admin(command) => exit_code(tools::admin::run(&command)),
         Command::Completion(args) => exit_code(cli::manual::completion(&args, cli::description())),
         Command::Man(args) => exit_code(cli::manual::man(&args, cli::description())),
     }

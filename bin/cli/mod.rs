@@ -7,17 +7,19 @@ pub(crate) mod manual;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use varve_config::flags::ServeArgs;
 use varve_system::quantity::{parse_duration, parse_size, print_duration, print_size};
 use varve_system::version;
+use varve_tools::admin::AdminCommand;
 use varve_tools::advise::AdviseCommand;
 use varve_tools::check::CheckCommand;
 use varve_tools::query::QueryCommand;
 use varve_tools::relabel::RelabelCommand;
 use varve_tools::rules::RulesCommand;
-use varve_tools::status::StatusCommand;
+use varve_tools::status::StatusArgs;
 use varve_tools::test::TestCommand;
 use varve_tools::tsdb::TsdbCommand;
 use varve_tools::wal::WalCommand;
@@ -64,9 +66,11 @@ pub(crate) enum Command {
     /// Explain alerts, and evaluate rules over history
     #[command(subcommand)]
     Rules(RulesCommand),
-    /// Show the state of a server
+    /// Show the state of a server on one screen, or a part of it
+    Status(StatusArgs),
+    /// Administrate a server: snapshot, delete, compact, reload
     #[command(subcommand)]
-    Status(StatusCommand),
+    Admin(AdminCommand),
     /// Print shell completions
     Completion(CompletionArgs),
     /// Print the manual page of a command
@@ -95,6 +99,21 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         command: Cli::from_arg_matches(&matches)?.command,
         flags,
     })
+}
+
+/// Prints an error of the command line like other errors, or the text of `--help` or `--version`.
+/// Returns the exit code of the process.
+pub(crate) fn print_message(message: &clap::Error) -> ExitCode {
+    if !message.use_stderr() {
+        let _ = message.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = message.to_string();
+    let text = text
+        .strip_prefix("error: ")
+        .map_or_else(|| text.clone(), |error| format!("varve: {error}"));
+    eprint!("{text}");
+    ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(1))
 }
 
 /// Returns the command line with its plain name, for manual pages and completions.

@@ -190,7 +190,7 @@ fn metrics_are_linted_as_by_promtool() {
             .code()
     );
     assert!(
-        text(&broken.stderr).starts_with("error while linting: line 1: "),
+        text(&broken.stderr).starts_with("varve: error while linting: line 1: "),
         "{broken:?}"
     );
     // The table is the same except for white space.

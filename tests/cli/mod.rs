@@ -1,5 +1,6 @@
 //! The tools against promtool: the same arguments, output and exit codes.
 
+mod admin;
 mod check;
 mod pipes;
 mod query;
@@ -37,7 +38,8 @@ fn run<S: AsRef<OsStr>>(program: &str, args: &[S], input: &str) -> Output {
     })
 }
 
-/// Runs varve and promtool with the same arguments and asserts the same output and exit code.
+/// Runs varve and promtool with the same arguments and asserts the same output and exit code. Only
+/// errors of varve begin with its name.
 fn check_alike(args: &[&str], input: &str) -> Output {
     let (ours, theirs) = (
         run(env!("CARGO_BIN_EXE_varve"), args, input),
@@ -48,8 +50,9 @@ fn check_alike(args: &[&str], input: &str) -> Output {
         text(&theirs.stdout),
         "standard output of {args:?}"
     );
+    let errors = text(&ours.stderr);
     assert_eq!(
-        text(&ours.stderr),
+        errors.strip_prefix("varve: ").unwrap_or(&errors),
         text(&theirs.stderr),
         "standard error of {args:?}"
     );

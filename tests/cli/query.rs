@@ -209,7 +209,7 @@ fn an_unreachable_server_is_an_error() {
     let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).starts_with("query error: connect to 127.0.0.1:1"),
+        text(&output.stderr).starts_with("varve: query error: connect to 127.0.0.1:1"),
         "{output:?}"
     );
     let output = varve(&["check", "healthy", "--url=http://127.0.0.1:1"]);

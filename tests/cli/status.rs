@@ -4,6 +4,38 @@ use super::{text, varve};
 use crate::harness::{Server, WriteRequest, now_ms, series};
 
 #[test]
+fn the_state_of_a_server_fits_on_a_screen() {
+    let server = Server::start(&[]);
+    let url = server.http().url("");
+    server
+        .http()
+        .write(&WriteRequest::new([
+            series(&[("__name__", "m")], &[(now_ms(), 1.0)]),
+            series(&[("__name__", "__bad")], &[(now_ms() + 86_400_000, 1.0)]),
+        ]))
+        .expect_status(400);
+    let output = varve(&["status", &url]);
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(printed.lines().count() <= 24, "{printed}");
+    for expect in [
+        "Varve is Ready.",
+        "varve-",
+        "up for ",
+        "1 active",
+        "1 samples since the start: ",
+        "memory ",
+        "0 firing, 0 pending",
+        "1 sender, 0 late, 1 with rejected requests",
+    ] {
+        assert!(printed.contains(expect), "{expect} is not in\n{printed}");
+    }
+    let output = varve(&["status", "--output=json", &url]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["series"]["all"]["use"]["activeSeries"], 1, "{json}");
+}
+
+#[test]
 fn top_and_senders_show_queries_and_writes() {
     let server = Server::start(&[]);
     let url = server.http().url("");

@@ -14,6 +14,7 @@ mod long_labels;
 mod long_urls;
 mod pressure;
 mod running;
+mod source;
 mod unbounded;
 mod unread;
 

@@ -97,6 +97,15 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
+    /// Returns the error that the body has in the format of Prometheus' API, else its beginning.
+    pub fn error(&self) -> String {
+        let json: Option<Value> = serde_json::from_slice(&self.body).ok();
+        match json.as_ref().and_then(|json| json.get("error")?.as_str()) {
+            Some(error) => error.to_owned(),
+            None => self.text(),
+        }
+    }
+
     /// Returns the beginning of the body as text, for messages.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body[..self.body.len().min(500)])
@@ -156,7 +165,7 @@ impl Client {
             "{} returned {} for {shown}: {}",
             self.url(),
             response.status,
-            response.text()
+            response.error()
         );
         let mut json: Value = serde_json::from_slice(&response.body)
             .with_context(|| format!("parse the response of {shown}"))?;
@@ -170,6 +179,15 @@ impl Client {
     pub fn post_data(&mut self, path: &str, form: &str) -> Result<Value> {
         let response = self.post_form(path, form)?;
         self.data(path, &response)
+    }
+
+    /// Sends a DELETE request to `path` below the URL.
+    ///
+    /// # Errors
+    /// If no response arrives within the timeout. Any status is a response.
+    pub fn delete(&mut self, path: &str) -> Result<Response> {
+        let request = Request::delete(format!("{}{path}", self.client.url.path));
+        self.send(request, Bytes::new())
     }
 
     /// Sends a form to `path` below the URL.

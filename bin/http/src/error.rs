@@ -258,6 +258,9 @@ impl From<varve_tsdb::Error> for ApiError {
     }
 }
 
+/// What makes a query cheaper.
+const CHEAPER: &str = "Shorten the range, select fewer series, record the expression";
+
 impl From<varve_query::Error> for ApiError {
     fn from(error: varve_query::Error) -> Self {
         use varve_query::Error;
@@ -272,9 +275,16 @@ impl From<varve_query::Error> for ApiError {
             Error::Storage(error) => return error.into(),
             _ => (ErrorKind::Internal, None),
         };
+        let text = match limit {
+            // The messages of Prometheus for these limits do not name them.
+            Some(limit) if limit == QUERY_TIMEOUT || limit == Limit::QuerySamples => {
+                format!("{error}. {CHEAPER}, or raise {}", limit.name())
+            }
+            _ => error.to_string(),
+        };
         Self {
             limit,
-            ..Self::new(kind, error.to_string())
+            ..Self::new(kind, text)
         }
     }
 }
@@ -426,7 +436,7 @@ mod tests {
         check(
             varve_query::Error::Timeout,
             503,
-            r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}"#,
+            r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation. Shorten the range, select fewer series, record the expression, or raise --query.timeout"}"#,
         );
     }
 

@@ -61,21 +61,17 @@ pub fn error_chain(error: &anyhow::Error) -> String {
         })
 }
 
-/// Prints an error to standard error and returns the exit code of the process.
+/// Prints an error, if it is one, and returns the exit code of the process.
 pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("varve: {}", error_chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(&error),
     }
 }
 
-/// Prints an error as promtool does, without the name of the program, and returns the exit code of
-/// the process.
+/// Prints an error to standard error and returns the exit code of the process.
 pub fn failure(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{}", error_chain(error));
+    eprintln!("varve: {}", error_chain(error));
     ExitCode::FAILURE
 }
 

@@ -10,6 +10,7 @@
 #[macro_use(eprint, eprintln, print, println)]
 extern crate varve_system;
 
+pub mod admin;
 pub mod advise;
 pub mod check;
 pub mod data_dir;

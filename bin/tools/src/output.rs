@@ -69,6 +69,12 @@ pub(crate) fn table<R: AsRef<[String]>>(
     table_within(header, rows, width)
 }
 
+/// Returns a number with its noun: `1 sample`, `2 samples`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
+}
+
 fn table_within<R: AsRef<[String]>>(
     header: &[&str],
     rows: impl IntoIterator<Item = R>,

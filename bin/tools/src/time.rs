@@ -1,18 +1,34 @@
 //! Times in arguments, the same for all commands.
 
 use jiff::Timestamp;
+use varve_system::quantity::{millis, parse_duration};
 use varve_wire::time;
 
 /// From this number on, a time is in milliseconds. As seconds it would be in the year 5138, as
 /// milliseconds it is in 1973.
 const MILLISECONDS_MIN: f64 = 1e11;
 
-/// Parses a time: RFC 3339, Unix seconds, or Unix milliseconds, which have more digits. Returns
-/// milliseconds since the epoch.
+/// Parses a time: RFC 3339, Unix seconds, Unix milliseconds, which have more digits, `now`, or
+/// a duration before now such as `-1h30m` or `now-1h30m`. Returns milliseconds since the epoch.
 ///
 /// # Errors
 /// If the text is not a time.
 pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
+    parse_time_at(text, Timestamp::now().as_millisecond())
+}
+
+fn parse_time_at(text: &str, now_ms: i64) -> Result<i64, String> {
+    let relative = text.strip_prefix("now").unwrap_or(text);
+    if relative.is_empty() && !text.is_empty() {
+        return Ok(now_ms);
+    }
+    // `-5` is a number: Unix seconds.
+    if let Some(before) = relative.strip_prefix('-')
+        && before.parse::<f64>().is_err()
+        && let Ok(before) = parse_duration(before)
+    {
+        return Ok(now_ms.saturating_sub(millis(before)));
+    }
     if let Ok(number_ms) = text.parse::<i64>()
         && number_ms.unsigned_abs() as f64 >= MILLISECONDS_MIN
     {
@@ -62,6 +78,16 @@ mod tests {
             ("2023-11-14", None),
         ] {
             assert_eq!(parse_time_ms(text).ok(), expect, "{text}");
+        }
+        for (text, expect) in [
+            ("now", Some(1_000_000)),
+            ("-1m", Some(940_000)),
+            ("now-1m30s", Some(910_000)),
+            ("now+1m", None),
+            ("-1x", None),
+            ("now-", None),
+        ] {
+            assert_eq!(parse_time_at(text, 1_000_000).ok(), expect, "{text}");
         }
         let at = parse_timestamp("1700000000").unwrap();
         assert_eq!(at, parse_timestamp("2023-11-14T22:13:20Z").unwrap());

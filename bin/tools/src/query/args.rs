@@ -24,6 +24,8 @@ pub enum QueryCommand {
     Analyze(QueryAnalyzeArgs),
     /// Evaluate a query and show series, samples, bytes and time of each operator
     Explain(QueryExplainArgs),
+    /// End a request for data, which `varve status queries` lists
+    Cancel(CancelArgs),
 }
 
 /// Arguments of `varve query instant`.
@@ -37,7 +39,7 @@ pub struct InstantArgs {
     #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) expr: String,
 
-    /// Evaluation time, RFC 3339, Unix seconds or milliseconds [default: now]
+    /// Evaluation time, RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 }
@@ -53,7 +55,7 @@ pub struct RangeArgs {
     #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) expr: String,
 
-    /// Start time, RFC 3339, Unix seconds or milliseconds [default: 5m before the end]
+    /// Start time, RFC 3339, Unix seconds or milliseconds, or -1h [default: 5m before the end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
@@ -69,7 +71,7 @@ pub struct RangeArgs {
 /// The range of time.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SelectionArgs {
-    /// Start time, RFC 3339, Unix seconds or milliseconds [default: the oldest]
+    /// Start time, RFC 3339, Unix seconds or milliseconds, or -1h [default: the oldest]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
@@ -125,7 +127,7 @@ pub struct QueryAnalyzeArgs {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) duration: Duration,
 
-    /// End of the range, RFC 3339, Unix seconds or milliseconds [default: now]
+    /// End of the range, RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) time: Option<String>,
 
@@ -151,7 +153,7 @@ pub struct QueryExplainArgs {
     #[arg(value_name = "EXPR", value_parser = not_a_server)]
     pub(crate) query: String,
 
-    /// Time of an instant query, RFC 3339, Unix seconds or milliseconds [default: now]
+    /// Time of an instant query, RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
     #[arg(long = "time", value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(crate) time: Option<i64>,
 
@@ -166,6 +168,21 @@ pub struct QueryExplainArgs {
     /// Step of a range query
     #[arg(long = "step", value_name = "DURATION")]
     pub(crate) step: Option<String>,
+}
+
+/// Arguments of `varve query cancel`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    allow_missing_positional = true,
+    after_help = "The server needs --web.enable-admin-api."
+)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    /// Id of the request
+    #[arg(value_name = "ID", value_parser = not_a_server)]
+    pub(crate) id: String,
 }
 
 impl SelectionArgs {

@@ -15,7 +15,7 @@ mod server;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use serde::Serialize;
 use varve_client::escape;
@@ -23,7 +23,7 @@ use varve_system::printing::failure;
 
 pub use args::QueryCommand;
 
-use args::{InstantArgs, LabelsArgs, RangeArgs, SeriesArgs, parse_time};
+use args::{CancelArgs, InstantArgs, LabelsArgs, RangeArgs, SeriesArgs, parse_time};
 use response::{Data, Labels, Value};
 use server::Server;
 
@@ -43,6 +43,7 @@ pub fn run(command: &QueryCommand) -> ExitCode {
         QueryCommand::Labels(args) => labels(args),
         QueryCommand::Analyze(args) => buckets::analyze(args),
         QueryCommand::Explain(args) => explain::explain(args),
+        QueryCommand::Cancel(args) => cancel(args),
     };
     result.map_or_else(|error| failure(&error), |()| ExitCode::SUCCESS)
 }
@@ -104,6 +105,19 @@ fn labels(args: &LabelsArgs) -> Result<()> {
     }
     let found: Vec<String> = data.read()?;
     print_list(&found, String::clone, args.view.output.output)
+}
+
+fn cancel(args: &CancelArgs) -> Result<()> {
+    let id = &args.id;
+    let mut client = args.server.client()?;
+    let response = client.delete(&format!("/api/v1/status/queries/{}", escape(id)))?;
+    ensure!(
+        response.is_success(),
+        "cancel request {id}: {}",
+        response.error()
+    );
+    println!("request {id} is canceled");
+    Ok(())
 }
 
 fn print_list<T: Serialize>(

@@ -38,7 +38,7 @@ pub struct RulesExplainArgs {
     #[arg(long, value_name = "GROUP")]
     pub(super) rule_group: Option<String>,
 
-    /// Evaluation time: RFC 3339, Unix seconds or milliseconds [default: now]
+    /// Evaluation time: RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(super) time: Option<i64>,
 }
@@ -87,7 +87,7 @@ pub struct RulesBackfillArgs {
 /// A time range.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RangeArgs {
-    /// Start time: RFC 3339, Unix seconds or milliseconds
+    /// Start time: RFC 3339, Unix seconds or milliseconds, or -1h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     start: i64,
 

@@ -66,7 +66,7 @@ pub struct TsdbDumpArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(super) path: PathBuf,
 
-    /// Minimum time: RFC 3339, Unix seconds or milliseconds [default: the oldest]
+    /// Minimum time: RFC 3339, Unix seconds or milliseconds, or -1h [default: the oldest]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms, default_value_t = i64::MIN, hide_default_value = true)]
     pub(super) min_time: i64,
 
@@ -196,7 +196,7 @@ pub struct ExportArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selector: Option<String>,
 
-    /// Oldest time to export: RFC 3339, Unix seconds or milliseconds
+    /// Oldest time to export: RFC 3339, Unix seconds or milliseconds, or -1h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(super) start: Option<i64>,
 
@@ -256,9 +256,9 @@ pub struct RestoreArgs {
     #[arg(value_name = "DIR", required_unless_present_any = ["list", "verify"])]
     pub(super) path: Option<PathBuf>,
 
-    /// Newest backup that is not newer than this time: RFC 3339, Unix seconds or milliseconds
+    /// Newest backup that is not newer than this time: RFC 3339, Unix seconds or milliseconds, or -1h
     /// [default: the newest]
-    #[arg(long, value_name = "TIME", value_parser = parse_timestamp)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_timestamp)]
     pub(super) at: Option<Timestamp>,
 
     /// Name of the backup, as --list prints it

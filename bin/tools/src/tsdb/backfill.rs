@@ -30,6 +30,7 @@ use super::args::TsdbBackfillArgs;
 use super::columns;
 use super::list::{header, row, size_of};
 use crate::data_dir::ensure_takes_prometheus_blocks;
+use crate::output::counted;
 
 /// Maximum number of samples in memory, 16 bytes each. Each number of a histogram counts as one.
 const SAMPLES_MAX: u64 = 64 << 20;
@@ -74,9 +75,8 @@ pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()
         }
     }
     if n_repeated > 0 {
-        eprintln!(
-            "{n_repeated} samples were skipped: their series has another value with the same timestamp"
-        );
+        let skipped = counted(n_repeated as usize, "sample");
+        eprintln!("skipped {skipped}: the series has another value with the same timestamp");
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub struct WalDumpArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
-    /// Minimum time: RFC 3339, Unix seconds or milliseconds
+    /// Minimum time: RFC 3339, Unix seconds or milliseconds, or -1h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(crate) start: Option<i64>,
 

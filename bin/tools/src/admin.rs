@@ -1,0 +1,151 @@
+//! `varve admin`: administration of a running server, over its API.
+
+use anyhow::{Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use varve_client::escape;
+
+use crate::server_args::ServerArgs;
+use crate::time::parse_time_ms;
+
+/// `varve admin ...`.
+#[derive(Debug, Subcommand)]
+pub enum AdminCommand {
+    /// Create a snapshot below `snapshots` in the data directory of the server, and print its name
+    Snapshot(SnapshotArgs),
+    /// Delete the samples of matching series
+    Delete(DeleteArgs),
+    /// Remove deleted samples from disk
+    CleanTombstones(ServerArgs),
+    /// Flush the WAL to blocks and merge all blocks
+    Compact(ServerArgs),
+    /// Reload the configuration; the server needs --web.enable-lifecycle
+    Reload(ServerArgs),
+}
+
+/// Arguments of `varve admin snapshot`.
+#[derive(Debug, Clone, Args)]
+pub struct SnapshotArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    /// Format of the blocks
+    #[arg(long, value_name = "FORMAT", default_value = "varve")]
+    format: SnapshotFormat,
+
+    /// Leave out samples that are not in blocks yet
+    #[arg(long)]
+    skip_head: bool,
+}
+
+/// Values of `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SnapshotFormat {
+    Varve,
+    Prometheus,
+}
+
+/// Arguments of `varve admin delete`.
+#[derive(Debug, Clone, Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    /// Selector of series; may be repeated
+    #[arg(long = "match", value_name = "SELECTOR", required = true)]
+    selectors: Vec<String>,
+
+    /// Oldest time: RFC 3339, Unix seconds or milliseconds, or -1h [default: the oldest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    start: Option<i64>,
+
+    /// Newest time [default: the newest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    end: Option<i64>,
+}
+
+/// Runs `varve admin ...`.
+///
+/// # Errors
+/// If the server cannot be reached, or rejects the request.
+pub fn run(command: &AdminCommand) -> Result<()> {
+    match command {
+        AdminCommand::Snapshot(args) => snapshot(args),
+        AdminCommand::Delete(args) => {
+            let mut form = Form::default();
+            for selector in &args.selectors {
+                form.add("match[]", selector);
+            }
+            for (name, time_ms) in [("start", args.start), ("end", args.end)] {
+                if let Some(time_ms) = time_ms {
+                    form.add(name, &(time_ms as f64 / 1000.0).to_string());
+                }
+            }
+            post(&args.server, "/api/v1/admin/tsdb/delete_series", &form)?;
+            println!("deleted; varve admin clean-tombstones frees the space");
+            Ok(())
+        }
+        AdminCommand::CleanTombstones(server) => {
+            post(
+                server,
+                "/api/v1/admin/tsdb/clean_tombstones",
+                &Form::default(),
+            )?;
+            println!("deleted samples are removed from disk");
+            Ok(())
+        }
+        AdminCommand::Compact(server) => {
+            post(server, "/api/v1/admin/tsdb/compact", &Form::default())?;
+            println!("the WAL is flushed, and all blocks are merged");
+            Ok(())
+        }
+        AdminCommand::Reload(server) => {
+            post(server, "/-/reload", &Form::default())?;
+            println!("the configuration is reloaded");
+            Ok(())
+        }
+    }
+}
+
+fn snapshot(args: &SnapshotArgs) -> Result<()> {
+    let mut form = Form::default();
+    if args.format == SnapshotFormat::Prometheus {
+        form.add("format", "prometheus");
+    }
+    if args.skip_head {
+        form.add("skip_head", "true");
+    }
+    let created = args
+        .server
+        .client()?
+        .post_data("/api/v1/admin/tsdb/snapshot", &form.0)?;
+    println!("{}", created["name"].as_str().unwrap_or_default());
+    Ok(())
+}
+
+/// Sends a form and ignores the body of the response.
+fn post(server: &ServerArgs, path: &str, form: &Form) -> Result<()> {
+    let mut client = server.client()?;
+    let response = client.post_form(path, &form.0)?;
+    ensure!(
+        response.is_success(),
+        "{} returned {} for {path}: {}",
+        client.url(),
+        response.status,
+        response.error()
+    );
+    Ok(())
+}
+
+/// An encoded form.
+#[derive(Debug, Default)]
+struct Form(String);
+
+impl Form {
+    fn add(&mut self, name: &str, value: &str) {
+        if !self.0.is_empty() {
+            self.0.push('&');
+        }
+        self.0
+            .push_str(&format!("{}={}", escape(name), escape(value)));
+    }
+}
