@@ -1,4 +1,6 @@
-//! The pages name every flag and metric of the program.
+//! The pages name every flag and metric of the program, and the programs that they configure work.
+
+mod senders;
 
 use std::collections::BTreeSet;
 use std::path::Path;
