@@ -1,5 +1,5 @@
-// Builds src/ into dist/: one bundle for the shell and the chart, one for the editor, one style sheet, the page, and
-// files.rs, the table of files that the server embeds. The output depends on nothing but the sources and the lockfile.
+// Builds src/ into dist/: one bundle for the shell with the query page, one for the other pages, one for
+// what both share, one for the editor, one style sheet, the page, and files.rs, the table of files that the server embeds. The output depends on nothing but the sources and the lockfile.
 //   node build.mjs          writes dist/
 //   node build.mjs --sizes  also checks the compressed sizes
 import { build } from "esbuild";
@@ -33,9 +33,15 @@ await build({
 const names = (await readdir(ASSETS)).sort();
 const entry = names.find((name) => /^varve-.*\.js$/.test(name));
 const style = names.find((name) => name.endsWith(".css"));
+/** What the entry imports, so that the browser loads it at once. */
+const shared = names.filter((name) => name.startsWith("chunk-"));
 const page = (await readFile("src/index.html", "utf8")).replace(
   "<!--assets-->",
-  `<link rel="stylesheet" href="assets/${style}">\n<script type="module" src="assets/${entry}"></script>`,
+  [
+    `<link rel="stylesheet" href="assets/${style}">`,
+    ...shared.map((name) => `<link rel="modulepreload" href="assets/${name}">`),
+    `<script type="module" src="assets/${entry}"></script>`,
+  ].join("\n"),
 );
 await writeFile("dist/index.html", page);
 
@@ -56,10 +62,10 @@ async function checkSizes() {
   for (const path of paths) {
     const size = gzipSync(await readFile(`dist/${path}`), { level: 9 }).length;
     all += size;
-    if (!path.includes("editor")) shell += size;
+    if (!/editor-|all-/.test(path)) shell += size;
     console.log(`${String(size).padStart(8)}  ${path}`);
   }
-  console.log(`${String(shell).padStart(8)}  shell and chart, at most ${SHELL_SIZE_MAX}`);
+  console.log(`${String(shell).padStart(8)}  shell, queries and chart, at most ${SHELL_SIZE_MAX}`);
   console.log(`${String(all).padStart(8)}  everything, at most ${ALL_SIZE_MAX}`);
   if (shell > SHELL_SIZE_MAX || all > ALL_SIZE_MAX) throw new Error("the bundle is too large");
 }

@@ -194,7 +194,7 @@ mod tests {
             .split('"')
             .filter(|text| text.starts_with("assets/"))
             .collect();
-        assert_eq!(named.len(), 2, "a script and a style sheet: {named:?}");
+        assert_eq!(named.len(), 3, "a style sheet and two scripts: {named:?}");
         for path in named.iter() {
             assert!(StaticFile::find(path).is_some(), "{path}");
         }

@@ -1,16 +1,8 @@
 /** All pages, in the order of the navigation. */
 
 import type { ComponentType } from "preact";
-import { Cardinality } from "../pages/cardinality";
-import { Churn } from "../pages/churn";
-import { Metrics } from "../pages/metrics";
-import { Rules } from "../pages/rules/page";
-import { Running } from "../pages/running";
-import { Senders } from "../pages/senders";
-import { StorePage } from "../pages/store";
-import { Teams } from "../pages/teams";
-import { Usage } from "../pages/usage";
 import { Query } from "../query/page";
+import { later } from "./later";
 
 export interface PageEntry {
   /** Last element of the path. */
@@ -27,15 +19,15 @@ const QUERY: PageEntry = { id: "query", title: "Query", key: "q", view: Query, i
 
 export const PAGES: readonly PageEntry[] = [
   QUERY,
-  { id: "explore", title: "Metrics", key: "m", view: Metrics, isForTenants: true },
-  { id: "cardinality", title: "Cardinality", key: "c", view: Cardinality },
-  { id: "churn", title: "Churn", key: "h", view: Churn },
-  { id: "usage", title: "Usage", key: "u", view: Usage },
-  { id: "rules", title: "Rules", key: "r", view: Rules, isForTenants: true },
-  { id: "running", title: "Running queries", key: "n", view: Running },
-  { id: "teams", title: "Teams and rejects", key: "t", view: Teams },
-  { id: "senders", title: "Senders", key: "e", view: Senders },
-  { id: "store", title: "Store", key: "s", view: StorePage },
+  { id: "explore", title: "Metrics", key: "m", view: later("Metrics"), isForTenants: true },
+  { id: "cardinality", title: "Cardinality", key: "c", view: later("Cardinality") },
+  { id: "churn", title: "Churn", key: "h", view: later("Churn") },
+  { id: "usage", title: "Usage", key: "u", view: later("Usage") },
+  { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
+  { id: "running", title: "Running queries", key: "n", view: later("Running") },
+  { id: "teams", title: "Teams and rejects", key: "t", view: later("Teams") },
+  { id: "senders", title: "Senders", key: "e", view: later("Senders") },
+  { id: "store", title: "Store", key: "s", view: later("StorePage") },
 ];
 
 /** Returns a page by its id, else the query page. */

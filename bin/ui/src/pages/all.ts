@@ -1,0 +1,11 @@
+/** All pages but the query page: the browser loads them after it. See app/later.tsx. */
+
+export { Cardinality } from "./cardinality";
+export { Churn } from "./churn";
+export { Metrics } from "./metrics";
+export { Running } from "./running";
+export { Rules } from "./rules/page";
+export { Senders } from "./senders";
+export { StorePage } from "./store";
+export { Teams } from "./teams";
+export { Usage } from "./usage";
