@@ -195,6 +195,59 @@ describe("access", { skip: missing() }, () => {
     await server.stop();
   });
 
+  test("the page reconnects by itself, and loads what failed meanwhile", async () => {
+    const server = await startServer();
+    await server.post("/api/v1/import/prometheus", "only_one 1\n", "text/plain");
+    const { page, problems, close } = await openPage(browser, `${server.url}/cardinality`, { expected: ["net::ERR_", "503"] });
+    await page.getByRole("link", { name: "only_one" }).waitFor();
+    await page.evaluate(() => (globalThis.isSamePage = true));
+    const banner = page.getByText("Disconnected.");
+    const failed = page.getByRole("alert").getByText("the server cannot be reached").first();
+    const query = async () => {
+      await page.getByRole("link", { name: "Query", exact: true }).click();
+      await page.locator(".cm-content").fill("count(only_one)");
+      await page.getByRole("button", { name: "Run" }).click();
+    };
+    const outages = [
+      [() => page.getByRole("link", { name: "Usage", exact: true }).click(), page.getByRole("heading", { name: "Unused", exact: true })],
+      [query, page.getByRole("cell", { name: "1", exact: true })],
+    ];
+    for (const [act, shown] of outages) {
+      strictEqual(await banner.count(), 0);
+      await server.kill();
+      // Nothing on the page of cardinality polls: the shell notices the outage.
+      await banner.waitFor();
+      await act();
+      await failed.waitFor();
+      server.start();
+      await banner.waitFor({ state: "detached" });
+      await shown.waitFor();
+      strictEqual(await page.getByRole("alert").count(), 0);
+    }
+    strictEqual(await page.evaluate(() => globalThis.isSamePage), true, "nobody loaded the page again");
+    deepStrictEqual(problems, []);
+    await close();
+    await server.stop();
+  });
+
+  test("a proxy that does not reach the server is an outage, too", async () => {
+    let isDown = false;
+    const proxy = await startProxy(open.url, "/p", (request, response) => {
+      if (isDown && request.url.includes("/api/")) response.writeHead(502).end("Bad Gateway");
+      return response.writableEnded;
+    });
+    const { page, problems, close } = await openPage(browser, `${proxy.url}/senders`, { expected: ["502"] });
+    await page.getByText("Nobody wrote since startup.").waitFor();
+    isDown = true;
+    await page.getByText("Disconnected.").waitFor();
+    isDown = false;
+    await page.getByText("Disconnected.").waitFor({ state: "detached" });
+    await page.getByText("Nobody wrote since startup.").waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+    await proxy.stop();
+  });
+
   test("the shell is served without credentials, with its policy, compressed, and not again", async () => {
     const page = await fetch(`${guarded.url}/query`);
     strictEqual(page.status, 200);

@@ -43,6 +43,17 @@ export type Waiting = "no" | "credentials" | "rejected credentials" | "store";
 /** The condition that requests wait for now. The shell shows it and calls [`resume`]. */
 export const waiting = createStore<Waiting>("no");
 
+/** True while the server cannot be reached, or a proxy says so. */
+export const isUnreachable = createStore(false);
+/** How often the server has come back. What failed meanwhile is loaded again. */
+export const returns = createStore(0);
+
+/** Ends the time during which the server could not be reached. */
+export function endOutage(): void {
+  isUnreachable.set(false);
+  returns.set(returns.get() + 1);
+}
+
 /** True once the server has said that the credentials are those of a tenant. They see series and rules, nothing else. */
 export const isTenant = createStore(false);
 /** The reason of a 403 that only users of a tenant get. */
@@ -165,14 +176,30 @@ export async function fetchFromServer(url: string, options: RequestOptions = {})
   if (hasBody) headers.set("Content-Type", "application/x-www-form-urlencoded");
   const body = hasBody ? form : null;
   try {
-    return await fetch(url + query, { method, headers, body, signal: signal ?? null, cache: "no-store" });
+    const response = await fetch(url + query, { method, headers, body, signal: signal ?? null, cache: "no-store" });
+    if (PROXY_STATUSES.includes(response.status)) isUnreachable.set(true);
+    return response;
   } catch (cause) {
     throw unreachable(cause, "the server cannot be reached");
   }
 }
 
+/** Statuses of a proxy that does not reach the server, which never sends them itself. */
+const PROXY_STATUSES = [502, 504];
+
+/** Returns `true` if the server responds, also if it only asks for credentials or replays its log. */
+export async function isReachable(): Promise<boolean> {
+  try {
+    return !PROXY_STATUSES.includes((await fetchFromServer("api/v1/status/walreplay")).status);
+  } catch {
+    return false;
+  }
+}
+
 function unreachable(cause: unknown, message: string): unknown {
-  return cause instanceof DOMException && cause.name === "AbortError" ? cause : new ApiError("network", 0, message);
+  if (isAbort(cause)) return cause;
+  isUnreachable.set(true);
+  return new ApiError("network", 0, message);
 }
 
 /** Encodes parameters as a form. Omits undefined and empty values. */

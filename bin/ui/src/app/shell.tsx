@@ -9,6 +9,7 @@ import { Credentials } from "./credentials";
 import { Help } from "./help";
 import { Notices } from "./notices";
 import { PAGES, pageOf } from "./pages";
+import { Reconnect } from "./reconnect";
 import { Replay } from "./replay";
 import { homeOf, pageUrl, useAddress } from "./router";
 import { nextTheme, theme } from "./theme";
@@ -29,6 +30,7 @@ export function Shell() {
       <Head />
       {needsCredentials && <Credentials isRejected={reason === "rejected credentials"} />}
       {reason === "store" && <Replay isBlocking />}
+      <Reconnect />
       {!isRestricted && <Notices />}
       {/* Requests that wait keep the page mounted, so that it continues where it was. */}
       <div hidden={reason !== "no"}>

@@ -1,7 +1,8 @@
 /** Loads data for a component. Cancels outdated requests, and keeps the old data while new data load. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isAbort } from "../api/client";
+import { isAbort, returns } from "../api/client";
+import { useStore } from "./store";
 
 export interface Loaded<T> {
   data?: T;
@@ -17,10 +18,11 @@ interface State<T> {
   isLoading: boolean;
 }
 
-/** Runs `load` when `key` changes, and every `intervalMs` if it is set and the page is visible. */
+/** Runs `load` when `key` changes, when the server comes back after an outage, and every `intervalMs` if it is set and the page is visible. */
 export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T>, intervalMs = 0): Loaded<T> {
   const [state, setState] = useState<State<T>>({ key, isLoading: true });
   const [round, setRound] = useState(0);
+  const nReturns = useStore(returns);
   const latest = useRef(load);
   const isBusy = useRef(false);
   latest.current = load;
@@ -39,7 +41,7 @@ export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T
       (error: unknown) => end((old) => (isAbort(error) ? { ...old, isLoading: false } : { key, data: old.data, error, isLoading: false })),
     );
     return () => abort.abort();
-  }, [key, round]);
+  }, [key, round, nReturns]);
   useEffect(() => {
     if (intervalMs <= 0) return;
     const timer = setInterval(() => {

@@ -1,7 +1,8 @@
 /** One panel: the editor, its controls, and the outcome of the latest run. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, isAbort, messageOf } from "../api/client";
+import { ApiError, isAbort, messageOf, returns } from "../api/client";
+import { useStore } from "../parts/store";
 import { download } from "../parts/view";
 import { type Annotation, annotate } from "./annotation";
 import { Controls } from "./controls";
@@ -141,6 +142,11 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
     );
   };
   useEffect(start, [key, round]);
+  const nReturns = useStore(returns);
+  useEffect(() => {
+    // What failed while the server could not be reached.
+    if (error instanceof ApiError && error.kind === "network") start();
+  }, [nReturns]);
   useEffect(() => () => abort.current?.abort(), []);
   useEffect(() => {
     if (!(refreshSeconds > 0)) return;
