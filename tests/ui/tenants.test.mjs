@@ -27,6 +27,7 @@ const PAGES = [
   ["explore?metric=shared&label=only", "only_a"],
   ["explore?metric=secret_a", "Help of a"],
   ["rules", "AlertOf_a"],
+  ["alerts", "AlertOf_a"],
 ];
 
 describe("tenants", { skip: missing() }, () => {
@@ -78,7 +79,7 @@ describe("tenants", { skip: missing() }, () => {
     for (const path of WHOLE_SERVER) {
       const { page, problems, close } = await open(path, 1440);
       await page.getByText("This page shows the whole server.").waitFor();
-      deepStrictEqual(await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts(), ["Query", "Metrics", "Rules"]);
+      deepStrictEqual(await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts(), ["Query", "Metrics", "Alerts", "Rules"]);
       strictEqual(await page.getByRole("alert").filter({ visible: true }).count(), 0, path);
       deepStrictEqual(problems, [], path);
       await close();

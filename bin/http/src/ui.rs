@@ -19,14 +19,15 @@ use super::serving::compression::{Coding, gzip_best, zstd_best};
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "/query",
     "/graph",
     "/explore",
+    "/alerts",
+    "/rules",
     "/cardinality",
     "/churn",
     "/usage",
-    "/rules",
     "/running",
     "/teams",
     "/senders",
@@ -37,7 +38,7 @@ const ASSETS: &str = "/assets/";
 /// Prometheus has. Views are relative, so that a prefix stays.
 const REDIRECTS: [(&str, &str); 7] = [
     ("/", "query"),
-    ("/alerts", "rules"),
+    ("/alertmanager-discovery", "alerts"),
     ("/config", "store"),
     ("/flags", "store"),
     ("/status", "store"),

@@ -9,7 +9,8 @@ import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
 import { ruleFile } from "../src/pages/rules/explain";
-import { isShown } from "../src/pages/rules/page";
+import { type ActiveAlert, groupAlerts, isShown, stateOf } from "../src/pages/rules/data";
+import { matching } from "../src/pages/rules/page";
 import { metadataOf, newSeriesOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
 import { withDurations } from "../src/query/explain_view";
@@ -106,7 +107,24 @@ test("a backtest sends the rule as a rule file", () => {
 test("rules are filtered by state and words", () => {
   const rule = { type: "alerting" as const, name: "High", query: "up == 0", state: "firing", health: "ok", evaluationTime: 0, lastEvaluation: "" };
   deepStrictEqual(["", "firing", "pending", "err", "recording"].map((state) => isShown(rule, state, "")), [true, true, false, false, false]);
+  const failing = { ...rule, state: "inactive", health: "err" };
+  deepStrictEqual(["inactive", "err"].map((state) => isShown(failing, state, "")), [false, true], "it is not known whether its alerts would fire");
+  deepStrictEqual([stateOf(failing), stateOf({ ...rule, health: "err" })], ["err", "firing"]);
   deepStrictEqual(["high UP", "low"].map((find) => isShown(rule, "", find)), [true, false]);
+});
+
+test("firing rules and groups with firing rules come first", () => {
+  const rule = (name: string, state: string, health = "ok") => ({ type: "alerting" as const, name, query: "up", state, health, evaluationTime: 0, lastEvaluation: "" });
+  const group = (name: string, rules: Array<ReturnType<typeof rule>>) => ({ name, file: "f", interval: 15, evaluationTime: 0, lastEvaluation: "", rules });
+  const groups = [group("quiet", [rule("a", "inactive")]), group("loud", [rule("b", "inactive"), rule("c", "pending"), rule("d", "unknown", "err"), rule("e", "firing")])];
+  const order = (state: string) => matching(groups, state, "").map(({ group: { name }, rules }) => [name, ...rules.map((one) => one.name)]);
+  deepStrictEqual([order(""), order("inactive")], [[["loud", "e", "d", "c", "b"], ["quiet", "a"]], [["quiet", "a"], ["loud", "b"]]]);
+});
+
+test("alerts are grouped by a label, the group with the most firing alerts first", () => {
+  const active = (state: string, severity?: string) => ({ alert: { state, labels: severity ? { severity } : {} } }) as unknown as ActiveAlert;
+  const groups = groupAlerts([active("pending", "low"), active("pending", "low"), active("firing", "high"), active("pending")], "severity");
+  deepStrictEqual(groups.map(({ value, firing, alerts }) => [value, firing, alerts.length]), [["high", 1, 1], ["low", 0, 2], ["", 0, 1]]);
 });
 
 test("tables sort numbers in descending order first, NaN last", () => {

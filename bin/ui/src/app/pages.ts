@@ -20,10 +20,11 @@ const QUERY: PageEntry = { id: "query", title: "Query", key: "q", view: Query, i
 export const PAGES: readonly PageEntry[] = [
   QUERY,
   { id: "explore", title: "Metrics", key: "m", view: later("Metrics"), isForTenants: true },
+  { id: "alerts", title: "Alerts", key: "a", view: later("Alerts"), isForTenants: true },
+  { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
   { id: "cardinality", title: "Cardinality", key: "c", view: later("Cardinality") },
   { id: "churn", title: "Churn", key: "h", view: later("Churn") },
   { id: "usage", title: "Usage", key: "u", view: later("Usage") },
-  { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
   { id: "running", title: "Running queries", key: "n", view: later("Running") },
   { id: "teams", title: "Teams and rejects", key: "t", view: later("Teams") },
   { id: "senders", title: "Senders", key: "e", view: later("Senders") },

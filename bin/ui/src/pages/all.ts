@@ -4,6 +4,7 @@ export { Cardinality } from "./cardinality";
 export { Churn } from "./churn";
 export { Metrics } from "./metrics";
 export { Running } from "./running";
+export { Alerts } from "./rules/alerts";
 export { Rules } from "./rules/page";
 export { Senders } from "./senders";
 export { StorePage } from "./store";

@@ -88,6 +88,18 @@ export function PageLink({ page, params, children, title }: { page: string; para
   return <a data-page href={pageUrl(page, params)} title={title}>{children}</a>;
 }
 
+/** Returns the URL that a text is, if it is one of http or https: a click on another one could run a script. */
+export function webUrl(text: string): string | undefined {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return undefined;
+  return new URL(text).href;
+}
+
+/** A text, or a link if the whole text is a URL. */
+export function LinkedText({ text }: { text: string }) {
+  const url = webUrl(text.trim());
+  return url === undefined ? <>{text}</> : <a href={url} target="_blank" rel="noopener noreferrer">{text}</a>;
+}
+
 /** The age of a time, with the time itself as a hint. */
 export function Ago({ ms }: { ms: number }) {
   return ms > 0 ? <time dateTime={new Date(ms).toISOString()} title={dateTime(ms)}>{ago(ms)}</time> : <span class="muted">never</span>;

@@ -9,7 +9,7 @@ import { useLoad } from "../../parts/load";
 import { type Column, DataTable, TableFrame } from "../../parts/table";
 import { dateTime, printDuration } from "../../parts/time";
 import { QueryLink, Select, Show } from "../../parts/view";
-import type { Group, Rule } from "./page";
+import type { Group, Rule } from "./data";
 
 interface Step {
   depth: number;

@@ -1,91 +1,66 @@
-/** Rules and alerts: groups, state, evaluations, active alerts, and the history of an alert. */
+/** Rules: groups, state, evaluations, active alerts, and the history of an alert. Firing rules come first. */
 
 import { useState } from "preact/hooks";
-import { isTenant, request } from "../../api/client";
-import type { Labels } from "../../api/types";
+import { isTenant } from "../../api/client";
 import { setParams, useAddress } from "../../app/router";
 import { printLabels, quote } from "../../parts/labels";
 import { toNumber } from "../../chart/grid";
-import { plural, seconds, short } from "../../parts/format";
+import { percent, plural, seconds, short } from "../../parts/format";
 import { useLoad } from "../../parts/load";
 import { Search } from "../../parts/table";
 import { printDuration } from "../../parts/time";
-import { Ago, Copied, Figures, Page, QueryLink, Select, Show } from "../../parts/view";
+import { Ago, Copied, Page, PageLink, QueryLink, Show } from "../../parts/view";
+import { type Alert, type Group, type Rule, RULES_POLL_MS, isShown, loadGroups, stateOf, tagOf, urgency } from "./data";
 import { AlertQuestions } from "./explain";
+import { Annotations, type StateCount, StateTiles } from "./parts";
 
-interface Alert {
-  labels: Labels;
-  annotations: Labels;
-  state: string;
-  activeAt?: string;
-  value: string;
-}
-export interface Rule {
-  type: "alerting" | "recording";
-  name: string;
-  query: string;
-  labels?: Labels;
-  annotations?: Labels;
-  duration?: number;
-  keepFiringFor?: number;
-  state?: string;
-  health: string;
-  lastError?: string;
-  evaluationTime: number;
-  lastEvaluation: string;
-  alerts?: Alert[];
-}
-export interface Group {
-  name: string;
-  file: string;
-  interval: number;
-  evaluationTime: number;
-  lastEvaluation: string;
-  rules: Rule[];
-}
-
-const POLL_MS = 10_000;
-const STATES: Array<[string, string]> = [["", "All rules"], ["firing", "Firing"], ["pending", "Pending"], ["inactive", "Inactive"], ["err", "With errors"], ["recording", "Recording"]];
+/** The filters, in the order of the tiles. */
+const FILTERS: Array<[string, string]> = [["firing", "Firing"], ["pending", "Pending"], ["inactive", "Inactive"], ["err", "Failing"], ["recording", "Recording"]];
 
 export function Rules() {
-  const loaded = useLoad("rules", async (signal) => (await request<{ groups: Group[] }>("rules", { signal })).data.groups, POLL_MS);
+  const loaded = useLoad("rules", (signal) => loadGroups("", signal), RULES_POLL_MS);
   return (
-    <Page title="Rules and alerts">
+    <Page title="Rules">
       <Show loaded={loaded}>{(groups) => (groups.length === 0 ? <p class="empty">No rules are loaded. Rule groups that this server evaluates appear here: list their files under rule_files in the configuration, then reload it.</p> : <Groups groups={groups} />)}</Show>
     </Page>
   );
 }
 
-/** Returns `true` if a rule is in a state of the filter and contains all words of the search. */
-export function isShown(rule: Rule, state: string, find: string): boolean {
-  const inState =
-    state === "" || (state === "err" ? rule.health === "err" : state === "recording" ? rule.type === "recording" : rule.state === state);
-  const text = `${rule.name} ${rule.query} ${JSON.stringify(rule.labels ?? {})}`.toLowerCase();
-  return inState && find.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+/** Returns a key that is lower for a more urgent rule. */
+const urgencyOf = (rule: Rule) => urgency(stateOf(rule));
+
+/** Returns the groups with their matching rules, the most urgent ones first, else in the order of the files. */
+export function matching(groups: Group[], state: string, find: string): Array<{ group: Group; rules: Rule[] }> {
+  return groups
+    .map((group) => ({ group, rules: group.rules.filter((rule) => isShown(rule, state, find)).sort((a, b) => urgencyOf(a) - urgencyOf(b)) }))
+    .filter(({ rules }) => rules.length > 0)
+    .sort((a, b) => urgencyOf(a.rules[0]!) - urgencyOf(b.rules[0]!));
 }
 
 function Groups({ groups }: { groups: Group[] }) {
   const { params } = useAddress();
   const [state, find] = [params.get("state") ?? "", params.get("find") ?? ""];
   const all = groups.flatMap(({ rules }) => rules);
-  const inState = (wanted: string) => all.filter((rule) => isShown(rule, wanted, "")).length;
-  const shown = groups
-    .map((group) => ({ ...group, rules: group.rules.filter((rule) => isShown(rule, state, find)) }))
-    .filter(({ rules }) => rules.length > 0);
+  const counts = FILTERS.map(([key, title]): StateCount => [key, title, all.filter((rule) => isShown(rule, key, "")).length]);
+  const shown = matching(groups, state, find);
+  const nShown = shown.reduce((sum, { rules }) => sum + rules.length, 0);
   return (
     <>
-      <Figures items={[["Groups", groups.length], ["Rules", all.length], ["Firing rules", inState("firing")], ["Pending rules", inState("pending")], ["Rules with errors", inState("err")]]} />
+      <StateTiles counts={counts} state={state} />
       <div class="table-tools">
         <Search value={find} label="Search rules" onInput={(value) => setParams({ find: value }, true)} />
-        <Select label="State" value={state} options={STATES} onChange={(value) => setParams({ state: value })} />
+        <span class="muted" role="status">
+          {nShown < all.length && `${nShown} of `}{plural(all.length, "rule")} in {plural(groups.length, "group")}
+        </span>
       </div>
       {shown.length === 0 && <p class="empty">No rule matches.</p>}
-      {shown.map((group) => <GroupView key={group.file + group.name} group={group} />)}
+      {shown.map(({ group, rules }) => <GroupView key={group.file + group.name} group={group} rules={rules} />)}
     </>
   );
 }
 
-function GroupView({ group }: { group: Group }) {
+function GroupView({ group, rules }: { group: Group; rules: Rule[] }) {
+  // A share is one of the whole group, also if the filter hides most of it.
   const total = group.rules.reduce((sum, { evaluationTime }) => sum + evaluationTime, 0);
   return (
     <section class="section card">
@@ -94,32 +69,35 @@ function GroupView({ group }: { group: Group }) {
         {group.file} · every {printDuration(group.interval * 1000)} · evaluated <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
       </p>
       <div class="section">
-        {group.rules.map((rule, i) => <RuleView key={i} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
+        {rules.map((rule) => <RuleView key={group.rules.indexOf(rule)} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
       </div>
     </section>
   );
 }
 
-const TAGS: Record<string, string> = { firing: "bad", pending: "warn", inactive: "good", err: "bad" };
-
 function RuleView({ group, rule, share }: { group: Group; rule: Rule; share: number }) {
   const [isOpen, setIsOpen] = useState(rule.state === "firing");
-  const state = rule.health === "err" ? "err" : (rule.state ?? rule.type);
+  const state = stateOf(rule);
   return (
     <details class="rule" open={isOpen} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
       <summary>
-        <span class={`tag ${TAGS[state] ?? ""}`}>{state === "err" ? "error" : state}</span>
+        <span class={tagOf(state)}>{state === "err" ? "error" : state}</span>
+        {state !== "err" && rule.health === "err" && <span class={tagOf("err")}>error</span>}
         <b class="wrap">{rule.name}</b>
         {rule.alerts && rule.alerts.length > 0 && <span>{plural(rule.alerts.length, "alert")}</span>}
         {!isOpen && <code class="muted clip">{rule.query}</code>}
-        <span class="muted" title="Time of the last evaluation, and its share of the group">{seconds(rule.evaluationTime)}{share > 0.25 && ` (${Math.round(share * 100)} % of the group)`}</span>
+        <span class="muted" title="Time of the last evaluation, and its share of the group">{seconds(rule.evaluationTime)}{share > 0.25 && ` (${percent(share)} of the group)`}</span>
       </summary>
       {isOpen && <RuleBody group={group} rule={rule} />}
     </details>
   );
 }
 
+/** Alerts of a rule that this page shows. The page of alerts has the others. */
+const ALERTS_SHOWN = 20;
+
 function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
+  const alerts = [...(rule.alerts ?? [])].sort((a, b) => urgency(a.state) - urgency(b.state));
   return (
     <div class="rule-body">
       <Copied text={rule.query}><pre class="text" tabIndex={0}>{rule.query}</pre></Copied>
@@ -135,8 +113,9 @@ function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
       {rule.type === "alerting" && !isTenant.get() && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
       {rule.labels && Object.keys(rule.labels).length > 0 && <p><span class="muted">labels: </span><code>{printLabels(rule.labels)}</code></p>}
-      {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
-      {rule.alerts?.map((alert) => <AlertView key={printLabels(alert.labels)} alert={alert} />)}
+      <Annotations annotations={rule.annotations ?? {}} />
+      {alerts.slice(0, ALERTS_SHOWN).map((alert) => <AlertView key={printLabels(alert.labels)} alert={alert} />)}
+      {alerts.length > ALERTS_SHOWN && <p><PageLink page="alerts" params={{ find: rule.name }}>All {plural(alerts.length, "alert")}</PageLink></p>}
     </div>
   );
 }
@@ -145,8 +124,8 @@ function AlertView({ alert }: { alert: Alert }) {
   return (
     <div class="message alert">
       <div>
-        <span class={`tag ${TAGS[alert.state] ?? ""}`}>{alert.state}</span> <code>{printLabels(alert.labels)}</code>
-        {Object.entries(alert.annotations).map(([name, text]) => <div key={name}><span class="muted">{name}: </span>{text}</div>)}
+        <span class={tagOf(alert.state)}>{alert.state}</span> <code>{printLabels(alert.labels)}</code>
+        <Annotations annotations={alert.annotations} />
       </div>
       <span class="muted nowrap" title={alert.value}>{short(toNumber(alert.value))}{alert.activeAt && `, active for ${printDuration(Math.round((Date.now() - Date.parse(alert.activeAt)) / 1000) * 1000)}`}</span>
     </div>
