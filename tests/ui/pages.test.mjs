@@ -18,6 +18,7 @@ export const PAGES = [
   ["usage", "Test of rules"],
   ["alerts", "Alertmanagers"],
   ["rules", "No rules are loaded."],
+  ["targets", "Varve does not scrape."],
   ["running", "Most expensive queries"],
   ["teams", "Active series"],
   ["senders", "Samples/s"],

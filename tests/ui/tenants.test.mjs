@@ -28,6 +28,7 @@ const PAGES = [
   ["explore?metric=secret_a", "Help of a"],
   ["rules", "AlertOf_a"],
   ["alerts", "AlertOf_a"],
+  ["targets", "target_a"],
 ];
 
 describe("tenants", { skip: missing() }, () => {
@@ -39,7 +40,7 @@ describe("tenants", { skip: missing() }, () => {
     // A graph ends at a multiple of its step, so before now.
     const at = Date.now() - 60_000;
     for (const name of TENANTS) {
-      const body = `# HELP secret_${name} Help of ${name}\n# TYPE secret_${name} gauge\nsecret_${name}{only="only_${name}"} 1 ${at}\nshared{only="only_${name}"} 1 ${at}\n`;
+      const body = `# HELP secret_${name} Help of ${name}\n# TYPE secret_${name} gauge\nsecret_${name}{only="only_${name}"} 1 ${at}\nshared{only="only_${name}"} 1 ${at}\nup{job="j",instance="target_${name}"} 1 ${at}\n`;
       const headers = { Authorization: `Bearer token-${name}`, "Content-Type": "text/plain" };
       strictEqual((await fetch(`${server.url}/api/v1/import/prometheus`, { method: "POST", body, headers })).status, 204);
     }
@@ -67,7 +68,7 @@ describe("tenants", { skip: missing() }, () => {
         });
         await settle(page);
         const shown = await page.locator("body").innerText();
-        for (const secret of ["secret_b", "only_b", "AlertOf_b", "Help of b"]) ok(!shown.includes(secret), `${path} shows ${secret}: ${shown}`);
+        for (const secret of ["secret_b", "only_b", "AlertOf_b", "Help of b", "target_b"]) ok(!shown.includes(secret), `${path} shows ${secret}: ${shown}`);
         strictEqual(await page.getByRole("alert").filter({ visible: true }).count(), 0, `${path} shows an error: ${shown}`);
         deepStrictEqual([...problems, ...(await violations(page))], [], path);
         await close();
@@ -79,7 +80,7 @@ describe("tenants", { skip: missing() }, () => {
     for (const path of WHOLE_SERVER) {
       const { page, problems, close } = await open(path, 1440);
       await page.getByText("This page shows the whole server.").waitFor();
-      deepStrictEqual(await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts(), ["Query", "Metrics", "Alerts", "Rules"]);
+      deepStrictEqual(await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts(), ["Query", "Metrics", "Alerts", "Rules", "Targets"]);
       strictEqual(await page.getByRole("alert").filter({ visible: true }).count(), 0, path);
       deepStrictEqual(problems, [], path);
       await close();

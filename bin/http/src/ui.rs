@@ -19,12 +19,13 @@ use super::serving::compression::{Coding, gzip_best, zstd_best};
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
     "/query",
     "/graph",
     "/explore",
     "/alerts",
     "/rules",
+    "/targets",
     "/cardinality",
     "/churn",
     "/usage",
@@ -42,7 +43,7 @@ const REDIRECTS: [(&str, &str); 7] = [
     ("/config", "store"),
     ("/flags", "store"),
     ("/status", "store"),
-    ("/targets", "senders"),
+    ("/service-discovery", "targets"),
     ("/tsdb-status", "cardinality"),
 ];
 

@@ -22,6 +22,7 @@ export const PAGES: readonly PageEntry[] = [
   { id: "explore", title: "Metrics", key: "m", view: later("Metrics"), isForTenants: true },
   { id: "alerts", title: "Alerts", key: "a", view: later("Alerts"), isForTenants: true },
   { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
+  { id: "targets", title: "Targets", key: "g", view: later("Targets"), isForTenants: true },
   { id: "cardinality", title: "Cardinality", key: "c", view: later("Cardinality") },
   { id: "churn", title: "Churn", key: "h", view: later("Churn") },
   { id: "usage", title: "Usage", key: "u", view: later("Usage") },

@@ -8,5 +8,6 @@ export { Alerts } from "./rules/alerts";
 export { Rules } from "./rules/page";
 export { Senders } from "./senders";
 export { StorePage } from "./store";
+export { Targets } from "./targets";
 export { Teams } from "./teams";
 export { Usage } from "./usage";
