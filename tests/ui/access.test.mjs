@@ -133,7 +133,7 @@ describe("access", { skip: missing() }, () => {
       const server = await startServer({ flags: [`--web.external-url=http://proxy.example${external}/`, `--web.route-prefix=${prefix}`], path });
       const proxy = await startProxy(server.url, external);
       const { page, problems, close } = await openPage(browser, `${proxy.url}/`);
-      await page.locator(".cm-content").waitFor();
+      await page.getByRole("heading", { name: "Overview", exact: true }).waitFor();
       for (const title of ["Cardinality", "Store", "Metrics"]) {
         await page.getByRole("link", { name: title, exact: true }).click();
         await page.getByRole("heading", { name: title, exact: true }).waitFor();

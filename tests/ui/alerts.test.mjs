@@ -175,7 +175,7 @@ describe("alerts", { skip: missing() }, () => {
 
   for (const width of [1440, 390, 320]) {
     test(`pages of alerts and rules fit and are accessible, ${width} px`, async () => {
-      for (const path of ["alerts", "alerts?state=inactive", "alerts?by=job", "rules"]) {
+      for (const path of ["alerts", "alerts?state=inactive", "alerts?by=job", "rules", "overview"]) {
         const { page, problems, close } = await open(path, width);
         await settle(page);
         strictEqual(await page.evaluate(() => document.scrollingElement.scrollWidth), width, path);

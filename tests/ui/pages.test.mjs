@@ -6,6 +6,7 @@ import { missing, openPage, settle, startBrowser, startServer, violations, waitU
 
 /** Each page with a text that it shows once its data are there. */
 export const PAGES = [
+  ["overview", "Healthy"],
   ["query?g0.expr=sum%20by%20(mode)%20(rate(node_cpu_seconds_total%5B5m%5D))&g0.tab=graph&g0.range_input=20m", '{mode="idle"}'],
   ["query?g0.expr=node_memory_MemAvailable_bytes&g0.tab=table", "Peak memory"],
   ["query?g0.expr=sum(rate(node_cpu_seconds_total%5B5m%5D))&g0.tab=explain", "node_cpu_seconds_total"],

@@ -76,6 +76,14 @@ describe("tenants", { skip: missing() }, () => {
     });
   }
 
+  test("a tenant begins with the query page", async () => {
+    const { page, problems, close } = await open("", 1440);
+    await page.locator(".cm-content").waitFor();
+    ok(page.url().endsWith("/query"), page.url());
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("pages about the whole server say why they are empty, and no link leads to them", async () => {
     for (const path of WHOLE_SERVER) {
       const { page, problems, close } = await open(path, 1440);

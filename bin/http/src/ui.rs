@@ -19,7 +19,8 @@ use super::serving::compression::{Coding, gzip_best, zstd_best};
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
-const PAGES: [&str; 13] = [
+const PAGES: [&str; 14] = [
+    "/overview",
     "/query",
     "/graph",
     "/explore",
@@ -38,7 +39,7 @@ const ASSETS: &str = "/assets/";
 /// Paths that redirect, and the view to which they do: the first page, and pages that only
 /// Prometheus has. Views are relative, so that a prefix stays.
 const REDIRECTS: [(&str, &str); 7] = [
-    ("/", "query"),
+    ("/", "overview"),
     ("/alertmanager-discovery", "alerts"),
     ("/config", "store"),
     ("/flags", "store"),

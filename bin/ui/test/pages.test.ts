@@ -9,6 +9,8 @@ import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
 import { ruleFile } from "../src/pages/rules/explain";
+import { forecastText } from "../src/pages/overview/page";
+import { pathOf } from "../src/pages/overview/sparkline";
 import { type ActiveAlert, groupAlerts, isShown, stateOf } from "../src/pages/rules/data";
 import { matching } from "../src/pages/rules/page";
 import { metadataOf, newSeriesOf } from "../src/pages/stored";
@@ -125,6 +127,20 @@ test("alerts are grouped by a label, the group with the most firing alerts first
   const active = (state: string, severity?: string) => ({ alert: { state, labels: severity ? { severity } : {} } }) as unknown as ActiveAlert;
   const groups = groupAlerts([active("pending", "low"), active("pending", "low"), active("firing", "high"), active("pending")], "severity");
   deepStrictEqual(groups.map(({ value, firing, alerts }) => [value, firing, alerts.length]), [["high", 1, 1], ["low", 0, 2], ["", 0, 1]]);
+});
+
+check("the forecast of the disk says from how much time it is derived", forecastText, [
+  [[undefined], "a forecast needs 10 min of the server's own metrics"],
+  [[{ basisS: 599, fullInS: 5 }], "a forecast needs 10 min of the server's own metrics"],
+  [[{ basisS: 3600, fullInS: 7200 }], "full in 2 h at the rate of the last 60 min"],
+  [[{ basisS: 21_600, fullInS: 864_000 }], "full in 10 days at the rate of the last 6 h"],
+  [[{ basisS: 21_600 }], "does not fill at the rate of the last 6 h"],
+]);
+
+test("a small graph begins at 0 and is interrupted where values are missing", () => {
+  const minute = 60_000;
+  const line = { startMs: 0, endMs: 10 * minute, points: [[0, 10], [minute, 0], [8 * minute, 5], [9 * minute, NaN], [10 * minute, 5]] as Array<[number, number]> };
+  deepStrictEqual(pathOf(line), "M0.0 1.0L24.0 39.0M192.0 20.0L240.0 20.0");
 });
 
 test("tables sort numbers in descending order first, NaN last", () => {

@@ -5,7 +5,7 @@ import { PAGES } from "./pages";
 import { homeOf, navigate } from "./router";
 
 const KEYS: ReadonlyArray<[keys: string, meaning: string]> = [
-  ["/", "Go to the query or the search box"],
+  ["/", "Go to the search box of the page, or to the query"],
   ["Enter, Ctrl+Enter", "Run the query; Shift+Enter starts a new line"],
   ["Ctrl+Space", "Suggest completions; Tab or Enter takes one"],
   ["Escape", "Close completions, leave the editor, close a dialog"],
@@ -18,8 +18,19 @@ function isTyping(event: KeyboardEvent): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
-function focusSearch(): void {
+/** Attempts to focus the query after its page was opened, and the time between two. */
+const FOCUS_ATTEMPTS = 20;
+const FOCUS_RETRY_MS = 50;
+
+/** Focuses the search box of the page, or the query, which a page without a search box opens. */
+function focusSearch(nAttempts = 0): void {
   const target = document.querySelector<HTMLElement>("[data-editor], main input[type=search]");
+  if (!target && nAttempts === 0) {
+    navigate(homeOf("query"));
+    nAttempts = FOCUS_ATTEMPTS;
+  }
+  // Its component may not listen yet.
+  if (nAttempts > 1) setTimeout(() => document.activeElement === document.body && focusSearch(nAttempts - 1), FOCUS_RETRY_MS);
   if (target?.dataset["editor"] !== undefined) target.dispatchEvent(new Event("varve-focus"));
   else target?.focus();
 }

@@ -24,10 +24,11 @@ const DAY_MS = 86_400_000;
 /** The notification of a replay, of which the page shows the progress instead. */
 const REPLAYING = /replaying the write-ahead log/;
 
-export function Notices() {
+/** `hasList` is false on a page that lists the notifications itself. */
+export function Notices({ hasList }: { hasList: boolean }) {
   const { data = [] } = useLoad("notices", async (signal) => (await request<Notification[]>("notifications", { signal })).data, POLL_MS);
   const [hidden, setHidden] = useState<string[]>([]);
-  const shown = data.filter(({ active, text, date }) => active && !REPLAYING.test(text) && !hidden.includes(text + date));
+  const shown = data.filter(({ active, text, date }) => hasList && active && !REPLAYING.test(text) && !hidden.includes(text + date));
   const killed = useKilled();
   const replay = useReplay();
   if (shown.length === 0 && !killed && !replay) return null;

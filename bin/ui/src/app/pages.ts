@@ -1,6 +1,7 @@
 /** All pages, in the order of the navigation. */
 
 import type { ComponentType } from "preact";
+import { Overview } from "../pages/overview/page";
 import { Query } from "../query/page";
 import { later } from "./later";
 
@@ -15,10 +16,12 @@ export interface PageEntry {
   isForTenants?: boolean;
 }
 
-const QUERY: PageEntry = { id: "query", title: "Query", key: "q", view: Query, isForTenants: true };
+/** The page at `/`. */
+const OVERVIEW: PageEntry = { id: "overview", title: "Overview", key: "o", view: Overview };
 
 export const PAGES: readonly PageEntry[] = [
-  QUERY,
+  OVERVIEW,
+  { id: "query", title: "Query", key: "q", view: Query, isForTenants: true },
   { id: "explore", title: "Metrics", key: "m", view: later("Metrics"), isForTenants: true },
   { id: "alerts", title: "Alerts", key: "a", view: later("Alerts"), isForTenants: true },
   { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
@@ -32,7 +35,7 @@ export const PAGES: readonly PageEntry[] = [
   { id: "store", title: "Store", key: "s", view: later("StorePage") },
 ];
 
-/** Returns a page by its id, else the query page. */
+/** Returns a page by its id, else the overview. */
 export function pageOf(id: string): PageEntry {
-  return PAGES.find((page) => page.id === id) ?? QUERY;
+  return PAGES.find((page) => page.id === id) ?? OVERVIEW;
 }

@@ -14,7 +14,7 @@ let queryUrl = "query";
 function current(): Address {
   const last = location.pathname.split("/").pop() ?? "";
   // Prometheus' links name the query page `graph`.
-  const page = last === "" || last === "graph" ? "query" : last;
+  const page = last === "" ? "overview" : last === "graph" ? "query" : last;
   if (page === "query") queryUrl = page + location.search;
   return { page, params: new URLSearchParams(location.search) };
 }

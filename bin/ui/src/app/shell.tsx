@@ -9,9 +9,9 @@ import { Credentials } from "./credentials";
 import { Help } from "./help";
 import { Notices } from "./notices";
 import { PAGES, pageOf } from "./pages";
-import { Reconnect } from "./reconnect";
 import { Replay } from "./replay";
-import { homeOf, pageUrl, useAddress } from "./router";
+import { Reconnect } from "./reconnect";
+import { homeOf, navigate, pageUrl, useAddress } from "./router";
 import { nextTheme, theme } from "./theme";
 
 export function Shell() {
@@ -23,6 +23,10 @@ export function Shell() {
     document.title = `${active.title} · Varve`;
   }, [active]);
   const isRestricted = useStore(isTenant);
+  useEffect(() => {
+    // The overview is about the whole server. Users of a tenant begin with their series.
+    if (isRestricted && active.id === "overview") navigate("query", true);
+  }, [isRestricted, active]);
   const View = isRestricted && !active.isForTenants ? NotForTenants : active.view;
   return (
     <>
@@ -31,7 +35,8 @@ export function Shell() {
       {needsCredentials && <Credentials isRejected={reason === "rejected credentials"} />}
       {reason === "store" && <Replay isBlocking />}
       <Reconnect />
-      {!isRestricted && <Notices />}
+      {/* The overview lists the notifications itself. */}
+      {!isRestricted && <Notices hasList={active.id !== "overview"} />}
       {/* Requests that wait keep the page mounted, so that it continues where it was. */}
       <div hidden={reason !== "no"}>
         <View key={active.id} />
@@ -61,7 +66,7 @@ function Head() {
   const active = pageOf(page).id;
   return (
     <header class="head">
-      <a class="brand" data-page href={pageUrl("query")} aria-label="Varve, query page">
+      <a class="brand" data-page href={pageUrl("overview")} aria-label="Varve, overview">
         <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
           <path d="M1 3h14v2H1zM1 6.5h14v1H1zM1 9h14v3H1zM1 13.5h14v.8H1z" fill="currentColor" />
         </svg>

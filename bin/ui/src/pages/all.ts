@@ -1,4 +1,4 @@
-/** All pages but the query page: the browser loads them after it. See app/later.tsx. */
+/** All pages but the overview and the query page, which are files of their own in the bundle: see app/later.tsx. */
 
 export { Cardinality } from "./cardinality";
 export { Churn } from "./churn";

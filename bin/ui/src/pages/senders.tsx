@@ -7,31 +7,9 @@ import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
 import { Ago, Figures, Page, Section, Show } from "../parts/view";
-
-interface Sender {
-  address: string;
-  user: string;
-  userAgent: string;
-  path: string;
-  firstMs: number;
-  lastMs: number;
-  requests: number;
-  samples: number;
-  deduplicated: number;
-  samplesPerSecond: number;
-  failed: number;
-  lastError: string;
-  lastErrorMs: number;
-  newestSampleMs: number | null;
-  lagMs: number | null;
-  sameSeries: Array<{ sender: string; share: number }>;
-}
+import { LAG_MS, SILENT_MS, type Sender, nameOf } from "./senders_data";
 
 const POLL_MS = 5000;
-/** Age of the newest sample of a request above which a sender is marked: it falls behind, or its clock does. */
-const LAG_MS = 300_000;
-/** Time of silence after which a sender is marked. Prometheus sends at least once a minute. */
-const SILENT_MS = 120_000;
 
 export function Senders() {
   const senders = useLoad("senders", async (signal) => (await request<{ senders: Sender[] }>("status/senders", { signal })).data.senders, POLL_MS);
@@ -42,11 +20,6 @@ export function Senders() {
       <Section title="HA pairs"><Show loaded={ha}>{(clusters) => <Pairs clusters={clusters} />}</Show></Section>
     </Page>
   );
-}
-
-/** Returns a readable name of a sender. */
-function nameOf({ user, address, userAgent }: Sender): string {
-  return [user, address].filter(Boolean).join(" · ") || userAgent || "unknown";
 }
 
 function SenderTable({ senders }: { senders: Sender[] }) {
