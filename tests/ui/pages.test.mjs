@@ -116,6 +116,18 @@ describe("pages", { skip: missing() }, () => {
     await close();
   });
 
+  test("no page is wider than a screen of 320 px", async () => {
+    for (const [path, text] of PAGES) {
+      const { page, problems, close } = await openPage(browser, `${server.url}/${path}`, { width: 320 });
+      await page.getByText(text, { exact: false }).first().waitFor();
+      await settle(page);
+      const width = await page.evaluate(() => document.scrollingElement.scrollWidth);
+      ok(width <= 320, `${path} is ${width} px wide`);
+      deepStrictEqual(problems, [], path);
+      await close();
+    }
+  });
+
   for (const theme of ["light", "dark"]) {
     for (const width of [1440, 390]) {
       test(`${theme}, ${width} px`, async () => {

@@ -73,7 +73,7 @@ function Head() {
         Varve
       </a>
       <button type="button" class="menu quiet" aria-expanded={isOpen} aria-controls="nav" onClick={() => setIsOpen(!isOpen)}>
-        {pageOf(page).title} <span aria-hidden="true">▾</span>
+        <span>{pageOf(page).title}</span> <span aria-hidden="true">▾</span>
       </button>
       <nav id="nav" aria-label="Pages" class={isOpen ? "open" : ""}>
         {PAGES.filter(({ isForTenants }) => isForTenants || !isRestricted).map(({ id, title }) => (
