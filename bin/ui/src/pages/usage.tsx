@@ -47,7 +47,7 @@ function Advice({ advice, days, labels, exploration, noKeep }: { advice: Data; d
       <Figures
         items={[
           ["Unused metrics", `${count(totals.unusedMetrics)} of ${count(totals.metrics)}`],
-          ["Their series", `${count(totals.unusedSeries)} (${percent(totals.unusedSeries / Math.max(1, totals.series))})`],
+          ["Unused series", `${count(totals.unusedSeries)} of ${count(totals.series)} (${percent(totals.unusedSeries / Math.max(1, totals.series))})`, "Of unused metrics and of unused buckets"],
           ["≈ Samples/s", `${short(totals.unusedSamplesPerSecond)} of ${short(totals.samplesPerSecond)}`],
           ["≈ Disk over retention", bytes(totals.unusedBytes)],
           ["Record began", dateTime(sinceMs).slice(0, 16)],
