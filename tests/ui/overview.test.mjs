@@ -92,11 +92,12 @@ describe("overview", { skip: missing() }, () => {
     await page.route("**/api/v1/notifications", (route) => route.fulfill(json([{ text: "Configuration reload has failed.", date: new Date().toISOString(), active: true }])));
     await page.route("**/api/v1/query", async (route) => {
       const query = new URLSearchParams(route.request().postData()).get("query");
-      const value = query.includes("deriv(") ? 7200 : query.includes("timestamp(") ? 3600 : undefined;
+      const value = query.includes("deriv(") ? 7200 : query.includes("timestamp(") ? 3600 : query.includes("notifications_dropped") ? 4 : undefined;
       await (value === undefined ? route.continue() : route.fulfill(json({ resultType: "vector", result: [{ metric: {}, value: [0, String(value)] }] })));
     });
     await page.goto(`${server.url}/overview`);
-    const health = page.getByRole("status").filter({ hasText: "1 problem" });
+    const health = page.getByRole("status").filter({ hasText: "2 problems" });
+    await health.getByText("An Alertmanager does not take alerts").waitFor();
     await health.getByText("Configuration reload has failed.").waitFor();
     strictEqual(await page.getByText("Configuration reload has failed.").count(), 1, "said once");
     await page.getByText("full in 2 h at the rate of the last 60 min").waitFor();

@@ -59,6 +59,8 @@ export interface History {
   instance?: string;
   lines: Map<string, Line>;
   forecast?: Forecast;
+  /** Alerts that an Alertmanager did not take in the last ten minutes. */
+  droppedAlerts?: number;
   /** True if the self-scrape is off. Known only without `instance`. */
   isOff?: boolean;
 }
@@ -99,8 +101,15 @@ export async function loadHistory(signal: AbortSignal): Promise<History> {
     const points = (first?.values ?? []).map(([time, value]): [number, number] => [time * 1000, toNumber(value)]);
     return [tile, { expr, startMs: start * 1000, endMs: end * 1000, points }];
   };
-  const [forecast, ...lines] = await Promise.all([loadForecast(own("varve_volume_free_bytes"), signal), ...LINES.map(([tile, expr]) => load(tile, expr(own)))]);
-  return { instance, lines: new Map(lines), forecast };
+  const dropped = `sum(increase(${own("prometheus_notifications_dropped_total")}[10m]))`;
+  const [forecast, droppedAlerts, ...lines] = await Promise.all([loadForecast(own("varve_volume_free_bytes"), signal), ask(dropped, signal), ...LINES.map(([tile, expr]) => load(tile, expr(own)))]);
+  return { instance, lines: new Map(lines), forecast, droppedAlerts };
+}
+
+/** Returns the value of an instant query of one series, NaN if it has none. */
+async function ask(query: string, signal: AbortSignal): Promise<number> {
+  const { data } = await request<QueryData>("query", { method: "POST", params: { query, limit: 1 }, signal });
+  return data.resultType === "vector" ? toNumber(data.result[0]?.value?.[1] ?? "NaN") : NaN;
 }
 
 /** When the volume is full if its free space continues to change as it did in the last hours. */
@@ -116,10 +125,9 @@ const FORECAST_RANGE = "6h";
 export const FORECAST_BASIS_MIN_S = 600;
 
 async function loadForecast(free: string, signal: AbortSignal): Promise<Forecast | undefined> {
-  const ask = async (query: string) => {
-    const { data } = await request<QueryData>("query", { method: "POST", params: { query, limit: 1 }, signal });
-    return data.resultType === "vector" ? toNumber(data.result[0]?.value?.[1] ?? "NaN") : NaN;
-  };
-  const [basisS, fullInS] = await Promise.all([ask(`time() - min_over_time(timestamp(${free})[${FORECAST_RANGE}:1m])`), ask(`${free} / -deriv(${free}[${FORECAST_RANGE}])`)]);
+  const [basisS, fullInS] = await Promise.all([
+    ask(`time() - min_over_time(timestamp(${free})[${FORECAST_RANGE}:1m])`, signal),
+    ask(`${free} / -deriv(${free}[${FORECAST_RANGE}])`, signal),
+  ]);
   return Number.isFinite(basisS) ? { basisS, fullInS: fullInS >= 0 && Number.isFinite(fullInS) ? fullInS : undefined } : undefined;
 }

@@ -27,7 +27,7 @@ export function Overview() {
   const history = useLoad("overview history", loadHistory, HISTORY_POLL_MS);
   return (
     <Page title="Overview" controls={<><PageLink page="query">Query</PageLink> <kbd>/</kbd></>} about={<About />}>
-      <Show loaded={state}>{({ problems }) => <Health problems={[...problems, ...problemsOf(groups.data)]} areRulesKnown={groups.data !== undefined} />}</Show>
+      <Show loaded={state}>{({ problems }) => <Health problems={[...problems, ...problemsOf(groups.data, history.data)]} areRulesKnown={groups.data !== undefined} />}</Show>
       <Section title="Firing alerts"><Show loaded={groups}>{(all) => <Firing groups={all} />}</Show></Section>
       <Show loaded={state}>{(now) => <Tiles state={now} history={history.data} />}</Show>
       <Show loaded={history}>{(past) => (past.instance === undefined ? <NoHistory isOff={past.isOff} /> : null)}</Show>
@@ -44,10 +44,13 @@ function About() {
   return <>{data.revision} on {data.hostname}, started <Ago ms={Date.parse(data.startTime)} /></>;
 }
 
-/** Returns what the rules say about the health of the server. */
-function problemsOf(groups: Group[] = []): Problem[] {
+/** Returns what rules and their alerts say about the health of the server. */
+function problemsOf(groups: Group[] = [], { droppedAlerts = 0 }: Partial<History> = {}): Problem[] {
   const failing = groups.flatMap(({ rules }) => rules).filter(({ health }) => health === "err").length;
-  return failing === 0 ? [] : [{ text: failing === 1 ? "1 rule fails." : `${count(failing)} rules fail.`, page: "rules", params: { state: "err" } }];
+  const problems: Problem[] = [];
+  if (failing > 0) problems.push({ text: failing === 1 ? "1 rule fails." : `${count(failing)} rules fail.`, page: "rules", params: { state: "err" } });
+  if (droppedAlerts > 0) problems.push({ text: "An Alertmanager does not take alerts: some were dropped in the last ten minutes.", page: "alerts" });
+  return problems;
 }
 
 function Health({ problems, areRulesKnown }: { problems: Problem[]; areRulesKnown: boolean }) {
