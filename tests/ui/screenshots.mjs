@@ -1,6 +1,6 @@
 // Pictures of the page with fleet data.
 //   npm --prefix bin/ui run screenshots              the pictures of the README, into docs/images
-//   npm --prefix bin/ui run screenshots -- DIR       every page in both themes, 1440 and 390 px wide, into DIR
+//   npm --prefix bin/ui run screenshots -- DIR       every page in both themes, 1440, 390 and 320 px wide, into DIR
 
 import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ const graph = (expr, more = "") => `query?g0.expr=${encodeURIComponent(expr)}&g0
 const LATENCY = "sum by (le) (rate(apiserver_request_duration_seconds_bucket[5m]))";
 
 const PAGES = {
+  overview: "overview",
   empty: "query",
   graph: graph(CPU),
   stacked: graph(CPU, "&g0.display_mode=stacked"),
@@ -30,7 +31,10 @@ const PAGES = {
   "cardinality-focus": "cardinality?match=%7Bjob%3D%22kubelet%22%7D&focus=pod",
   churn: "churn",
   usage: "usage",
+  alerts: "alerts",
+  "alerts-severity": "alerts?by=severity",
   rules: "rules",
+  targets: "targets",
   running: "running",
   teams: "teams",
   senders: "senders",
@@ -42,12 +46,13 @@ const RULES = `groups:
   interval: 5s
   rules:
   - {record: 'instance:node_cpu:rate5m', expr: 'sum by (instance) (rate(node_cpu_seconds_total[5m]))'}
-  - {alert: HighLoad, expr: node_load1 > 10, labels: {severity: warning}, annotations: {summary: 'Load of {{ $labels.instance }} is {{ $value }}.'}}
+  - {alert: HighLoad, expr: node_load1 > 10, labels: {severity: warning}, annotations: {summary: 'Load of {{ $labels.instance }} is {{ $value }}.', runbook_url: 'https://runbooks.example.org/HighLoad'}}
   - {alert: NoMemory, expr: node_memory_MemAvailable_bytes < 1e9, for: 5m, labels: {severity: critical}}
   - {alert: Waits, expr: count(node_load1) > 0, for: 1h}
 `;
 const CONFIG = `rule_files: [rules.yaml]
 rules: {wait: none}
+alerting: {alertmanagers: [{static_configs: [{targets: ['127.0.0.1:1']}]}]}
 ingest:
   team_label: namespace
   budget: {active_series: 100000, new_series_per_second: 20000}
@@ -68,11 +73,23 @@ async function main() {
     await fetch(`${server.url}/api/v1/query?query=sum%20by%20(instance)%20(${metric})`, { headers });
   }
   await server.post("/api/v1/import/prometheus", 'm{a="1",a="2"} 1\n', "text/plain");
+  await server.post("/api/v1/import/prometheus", scrapes(), "text/plain");
   const browser = await startBrowser();
   if (dir) await all(browser, server.url);
   else await readme(browser, server.url);
   await browser.close();
   await server.stop();
+}
+
+/** The series `up` of two jobs, of which some targets are down, and those of their scrapes. */
+function scrapes() {
+  const lines = [["node-exporter", 9], ["apiserver", 3]].flatMap(([job, n]) =>
+    Array.from({ length: n }, (_, i) => {
+      const labels = `{job="${job}",instance="10.0.0.${i}:9100",namespace="monitoring"}`;
+      return `up${labels} ${i % 4 === 3 ? 0 : 1}\nscrape_duration_seconds${labels} 0.0${i + 1}\nscrape_samples_scraped${labels} ${1000 + i * 37}\n`;
+    }),
+  );
+  return lines.join("");
 }
 
 async function take(browser, url, path, options, fullPage) {
@@ -86,7 +103,7 @@ async function take(browser, url, path, options, fullPage) {
 async function all(browser, url) {
   await mkdir(dir, { recursive: true });
   for (const theme of ["light", "dark"]) {
-    for (const width of [1440, 390]) {
+    for (const width of [1440, 390, 320]) {
       for (const [name, path] of Object.entries(PAGES)) {
         await take(browser, `${url}/${path}`, join(dir, `${name}-${theme}-${width}.png`), { theme, width }, true);
       }
