@@ -90,10 +90,10 @@ describe("query page", { skip: missing() }, () => {
     await page.getByRole("alert").waitFor({ state: "detached" });
 
     await run("vector(42)");
-    await page.getByRole("button", { name: "CSV" }).waitFor();
+    await page.getByRole("button", { name: "CSV", disabled: false }).waitFor();
     await page.goBack();
     await page.getByText("Enter an expression").waitFor();
-    await page.getByRole("button", { name: "CSV" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "CSV", disabled: true }).waitFor();
     await close();
   });
 

@@ -4,7 +4,8 @@ import type uPlot from "uplot";
 import type { MatrixElement, Operator, QueryData } from "../src/api/types";
 import { boundsOf, multiplesOf, textsOf } from "../src/chart/axis";
 import { toHeatMap } from "../src/chart/buckets";
-import { stack, toGrid, toGridInSlices, toNumber } from "../src/chart/grid";
+import { stack, toGrid, toGridInSlices, toNumber, toRawGrid } from "../src/chart/grid";
+import { withLimits } from "../src/chart/line_chart";
 import { createPainter } from "../src/chart/painter";
 import { short } from "../src/parts/format";
 import { annotate, offsetAt } from "../src/query/annotation";
@@ -12,7 +13,9 @@ import { selectorsOf, warningFor } from "../src/query/estimate";
 import { withOwnTime } from "../src/query/explain_view";
 import { toCsv } from "../src/query/export";
 import { toggled } from "../src/query/legend";
-import { newPanel, parsePanels, printPanels, rangeOf } from "../src/query/panel_state";
+import { type Panel, newPanel, parsePanels, printPanels, rangeOf } from "../src/query/panel_state";
+import { type Tree, printTree } from "../src/query/promql";
+import { timesOf, withRange } from "../src/query/raw";
 import { withLimit } from "../src/query/run";
 import { check } from "./check";
 
@@ -119,10 +122,12 @@ test("native buckets of several series are added, and bounds are limited", () =>
 test("a file for spreadsheets runs no formula and keeps quotes", () => {
   const data: QueryData = { resultType: "vector", result: [{ metric: { __name__: "m", a: '=cmd("x")' }, value: [0, "-1"] }, { metric: { b: "1,2" }, histogram: [0, { count: "3", sum: "4" }] }] };
   strictEqual(
-    toCsv(data),
+    toCsv({ expr: "m", data }),
     '__name__,a,b,time,value,count,sum\r\nm,"\'=cmd(""x"")",,1970-01-01T00:00:00.000Z,-1,,\r\n,,"1,2",1970-01-01T00:00:00.000Z,,3,4\r\n',
   );
-  strictEqual(toCsv({ resultType: "scalar", result: [1, "2"] }), "time,value\r\n1970-01-01T00:00:01.000Z,2\r\n");
+  strictEqual(toCsv({ expr: "2", data: { resultType: "scalar", result: [1, "2"] } }), "time,value\r\n1970-01-01T00:00:01.000Z,2\r\n");
+  const several = toCsv({ expr: "m", data: { resultType: "vector", result: [{ metric: { a: "1" }, value: [0, "3"] }] } }, { expr: "2", data: { resultType: "scalar", result: [1, "2"] } });
+  strictEqual(several, "query,a,time,value,count,sum\r\nm,1,1970-01-01T00:00:00.000Z,3,,\r\n2,,1970-01-01T00:00:01.000Z,2,,\r\n");
 });
 
 test("an operator's own time leaves out its operands", () => {
@@ -141,13 +146,57 @@ check("a click in the legend", (n: number, hidden: number[], index: number, isMa
 const selector = (matchers: Array<[string, string]>) => ({ type: "vectorSelector", matchers: matchers.map(([name, value]) => ({ name, type: "=", value })) });
 
 test("a query that will hit a limit is announced", () => {
-  const known = { series: new Map([["big", 5_000_000], ["small", 3]]), total: 6_000_000, flags: { "query.max-points": "11000", "query.max-samples": "50000000" } };
+  const known = { series: new Map([["big", 5_000_000], ["small", 3]]), isComplete: true, total: 6_000_000, flags: { "query.max-points": "11000", "query.max-samples": "50000000" } };
   const graph = { ...newPanel("x"), tab: "graph" as const };
   const big = selector([["__name__", "big"]]);
-  match(warningFor(big, graph, known) ?? "", /selects 5M series; the graph shows 2,000/);
-  match(warningFor(selector([["__name__", "big"], ["a", "b"]]), graph, known) ?? "", /up to 5M series/);
-  match(warningFor({ type: "call", args: [big] }, { ...graph, stepMs: 100 }, known) ?? "", /--query.max-points/);
-  strictEqual(warningFor(selector([["__name__", "small"]]), graph, known), undefined);
-  strictEqual(warningFor({ type: "call", args: [big] }, graph, known), undefined);
-  deepStrictEqual(selectorsOf({ type: "binaryExpr", lhs: big, rhs: selector([["a", "b"]]) }), [{ metric: "big", hasMatchers: false }, { metric: undefined, hasMatchers: true }]);
+  const warning = (tree: unknown, panel: Panel) => warningFor(tree, selectorsOf(tree, known), panel, known.flags);
+  match(warning(big, graph) ?? "", /selects 5M series; the graph shows 2,000/);
+  match(warning(selector([["__name__", "big"], ["a", "b"]]), graph) ?? "", /up to 5M series/);
+  match(warning({ type: "call", args: [big] }, { ...graph, stepMs: 100 }) ?? "", /--query.max-points/);
+  strictEqual(warning(selector([["__name__", "small"]]), graph), undefined);
+  strictEqual(warning({ type: "call", args: [big] }, graph), undefined);
+  const named = { type: "vectorSelector", matchers: [{ name: "__name__", type: "=~", value: "b.*" }] };
+  deepStrictEqual(selectorsOf({ type: "binaryExpr", lhs: big, rhs: named }, known), [
+    { text: '{__name__="big"}', seriesMax: 5_000_000, isExact: true },
+    { text: '{__name__=~"b.*"}', seriesMax: 6_000_000, isExact: false },
+  ]);
+  deepStrictEqual(selectorsOf(selector([["__name__", "new"]]), { ...known, isComplete: false })[0]?.seriesMax, 6_000_000);
 });
+
+check("limits of the axis of values", withLimits, [
+  [[[1, 5], {}, false], [1, 5]],
+  [[[1, 5], { min: 0 }, false], [0, 5]],
+  [[[1, 5], { min: 2, max: 3 }, false], [2, 3]],
+  [[[1, 5], { min: 10 }, false], [10, 20]],
+  [[[1, 5], { max: -2 }, false], [-4, -2]],
+  [[[1, 5], { min: -1, max: 0 }, true], [1, 5]],
+  [[[10, 50], { max: 1 }, true], [0.1, 1]],
+]);
+
+test("samples lie at their own times", () => {
+  const elements = [element({ i: "a" }, [[10, "1"], [25.5, "2"]]), element({ i: "b" }, [[12, "3"]])];
+  const grid = toRawGrid(elements, timesOf(elements));
+  deepStrictEqual([grid.times, grid.lines.map(({ values, nValues }) => [values, nValues])], [[10, 12, 25.5], [[[1, null, 2], 2], [[null, 3, null], 1]]]);
+});
+
+test("a panel keeps its expressions and limits in the address", () => {
+  const panel = { ...newPanel("a"), more: ["b", "c"], tab: "graph" as const, mode: "points" as const, stepMs: undefined, endMs: undefined, yMin: -1500, yMax: 2e6 };
+  deepStrictEqual(panels(printPanels([panel]).toString()), [panel]);
+  deepStrictEqual(panels("g0.expr=a&g0.expr3=c&g0.y_min=5&g0.y_max=1k")[0], { ...newPanel("a"), more: ["c"], stepMs: undefined, endMs: undefined, yMin: 5, yMax: 1000 });
+  deepStrictEqual(panels("g0.expr=a&g0.y_min=5&g0.y_max=5")[0]?.yMin, undefined);
+  deepStrictEqual(panels(`g0.expr=a${Array.from({ length: 20 }, (_, i) => `&g0.expr${i + 2}=x`).join("")}`)[0]?.more.length, 9);
+});
+
+const selectorNode = { type: "vectorSelector" as const, name: "m", matchers: [{ name: "__name__", type: "=" as const, value: "m" }], offset: 0, offsetExpr: null, startOrEnd: null, timestamp: null, anchored: false, smoothed: false };
+const call = (name: string, ...args: Tree[]): Tree => ({ type: "call", func: { name, returnType: "vector" }, args });
+const matching = { card: "one-to-one" as const, fillValues: { lhs: null, rhs: null }, include: [], labels: [], on: false };
+check("nodes of the syntax tree as PromQL", printTree, [
+  [[selectorNode], "m"],
+  [[{ ...selectorNode, name: "", matchers: [{ name: "a.b", type: "=~", value: 'x"' }] }], '{"a.b"=~"x\\""}'],
+  [[{ ...selectorNode, name: "a.b", offset: -60_000, timestamp: 1500 }], '{"a.b", __name__="m"} @ 1.500 offset -1m'],
+  [[{ ...selectorNode, type: "matrixSelector", range: 300_000, rangeExpr: null, anchored: true }], "m[5m] anchored"],
+  [[{ type: "subquery", expr: selectorNode, range: 3_600_000, rangeExpr: null, step: 0, stepExpr: null, offset: 0, offsetExpr: null, startOrEnd: "end", timestamp: null }], "m[1h:] @ end()"],
+  [[{ type: "aggregation", op: "topk", expr: call("rate", selectorNode), param: { type: "numberLiteral", val: "3" }, grouping: ["job"], without: false }], "topk by (job) (3, rate(m))"],
+  [[{ type: "binaryExpr", op: "/", bool: false, lhs: selectorNode, rhs: { type: "unaryExpr", op: "-", expr: { type: "parenExpr", expr: selectorNode } }, matching: { ...matching, card: "many-to-one", on: true, labels: ["job"], fillValues: { lhs: null, rhs: 0 } } }], "m / on (job) group_left () fill_right (0) -(m)"],
+]);
+check("a selector of samples", (tree: Tree) => withRange(tree, 60_000)?.type, [[[selectorNode], "matrixSelector"], [[call("rate", selectorNode)], undefined]]);

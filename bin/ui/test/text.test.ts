@@ -1,9 +1,9 @@
 import { strictEqual } from "node:assert";
 import { test } from "node:test";
 import { encode } from "../src/api/client";
-import { bytes, count, group, percent, plural, seconds, short } from "../src/parts/format";
+import { bytes, count, group, parseShort, percent, plural, seconds, short } from "../src/parts/format";
 import { compareLabels, labelName, metricSelector, printLabels, quote } from "../src/parts/labels";
-import { ago, axisLabels, dateTime, isUtc, parseDateTime, parseDuration, printDuration, toInput } from "../src/parts/time";
+import { ago, axisLabels, dateTime, isUtc, isoTime, parseDateTime, parseDuration, parseTime, printDuration, toInput } from "../src/parts/time";
 import { check } from "./check";
 
 isUtc.set(true);
@@ -46,3 +46,24 @@ check("label sets are compared", compareLabels, [
   [[[{ __name__: "up", a: "1", b: "x" }, { __name__: "up", a: "1", b: "y", c: "z" }]], { common: { __name__: "up", a: "1" }, varying: ["b", "c"] }],
 ]);
 check("parameters are encoded", encode, [[[{ "match[]": ["a", "b c"], limit: 0, start: undefined, end: "" }], "match%5B%5D=a&match%5B%5D=b+c&limit=0"]]);
+
+check("times that a user types", (text: string) => {
+  isUtc.set(true);
+  return parseTime(text, 1_000_000_000_000);
+}, [
+  [["2026-11-23T14:05:09Z"], Date.UTC(2026, 10, 23, 14, 5, 9)],
+  [["2026-11-23T14:05:09+02:00"], Date.UTC(2026, 10, 23, 12, 5, 9)],
+  [["2026-11-23 14:05"], Date.UTC(2026, 10, 23, 14, 5)],
+  [["2026-11-23"], Date.UTC(2026, 10, 23)],
+  [["1795701909"], 1_795_701_909_000],
+  [["now"], 1_000_000_000_000],
+  [["-1h"], 999_996_400_000],
+  [["now - 90s"], 999_999_910_000],
+  [["yesterday"], undefined],
+  [["2026-13-45T00:00:00Z"], undefined],
+]);
+check("a time in ISO 8601", (ms: number) => {
+  isUtc.set(true);
+  return isoTime(ms);
+}, [[[0], "1970-01-01T00:00:00Z"], [[1500], "1970-01-01T00:00:01.500Z"]]);
+check("numbers that a user types", parseShort, [[["1.5k"], 1500], [["-2M"], -2e6], [["1e3"], 1000], [["0"], 0], [["x"], undefined], [[""], undefined], [["1k5"], undefined]]);

@@ -1,17 +1,25 @@
 /** Results of range queries on the grid of their steps, as the chart draws them. */
 
-import type { Labels, MatrixElement } from "../api/types";
+import type { Labels, MatrixElement as Element } from "../api/types";
 import { compareLabels, printLabels } from "../parts/labels";
 import { mapInSlices } from "../parts/task";
 
+/** A series of a result, with the letter of its expression if there are several. */
+export interface MatrixElement extends Element {
+  letter?: string;
+}
+
 export interface Line {
   labels: Labels;
+  letter?: string;
   /** Labels in which the lines differ, or the whole label set of a single line. */
   name: string;
   /** One value per time; null where the series has no sample. */
   values: Array<number | null>;
   /** True if there are NaN or infinite values, which become gaps. */
   hasHiddenValues: boolean;
+  /** Number of values that are no gaps. */
+  nValues: number;
   last: number | null;
   min: number;
   max: number;
@@ -49,6 +57,15 @@ export async function toGridInSlices(
   return { ...grid, lines: await mapInSlices(withValues, toLine, signal) };
 }
 
+/** Puts series on their own times, for samples that are at no steps. */
+export function toRawGrid(elements: MatrixElement[], times: number[]): Grid {
+  const indexes = new Map(times.map((time, i) => [time, i]));
+  const { common } = compareLabels(elements.map(({ metric }) => metric));
+  const without = new Set(Object.keys(common));
+  const withValues = elements.filter(({ values }) => values);
+  return { times, common, lines: withValues.map((element) => lineOf(element, without, times.length, (time) => indexes.get(time) ?? -1)) };
+}
+
 /** Returns the parts of a grid without its lines, and how an element becomes a line. */
 function gridParts(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number) {
   const nTimes = Math.floor((endMs - startMs) / stepMs) + 1;
@@ -56,11 +73,12 @@ function gridParts(elements: MatrixElement[], startMs: number, endMs: number, st
   const { common } = compareLabels(elements.map(({ metric }) => metric));
   const without = new Set(Object.keys(common));
   const withValues = elements.filter(({ values }) => values);
-  const toLine = (element: MatrixElement) => lineOf(element, without, nTimes, startMs, stepMs);
+  const indexOf = (time: number) => Math.round((time * 1000 - startMs) / stepMs);
+  const toLine = (element: MatrixElement) => lineOf(element, without, nTimes, indexOf);
   return { times, common, withValues, toLine };
 }
 
-function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, startMs: number, stepMs: number): Line {
+function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, indexOf: (time: number) => number): Line {
   // Without a gap it holds only numbers, which the engine stores unboxed.
   const values: Array<number | null> = [];
   let [min, max, sum, n] = [Infinity, -Infinity, 0, 0];
@@ -70,7 +88,7 @@ function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
     const value = toNumber(text);
     last = value;
     if (!Number.isFinite(value)) hasHiddenValues = true;
-    const index = Math.round((time * 1000 - startMs) / stepMs);
+    const index = indexOf(time);
     if (!Number.isFinite(value) || index < 0 || index >= nTimes) continue;
     while (values.length < index) values.push(null);
     values[index] = value;
@@ -82,7 +100,7 @@ function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
   while (values.length < nTimes) values.push(null);
   const name = printLabels(element.metric, without);
   const [least, most, mean] = n > 0 ? [min, max, sum / n] : [NaN, NaN, NaN];
-  return { labels: element.metric, name, values, hasHiddenValues, last, min: least, max: most, mean };
+  return { labels: element.metric, ...(element.letter && { letter: element.letter }), name, values, hasHiddenValues, nValues: n, last, min: least, max: most, mean };
 }
 
 /** Parses a value of the API: a number, `NaN`, `+Inf` or `-Inf`. */

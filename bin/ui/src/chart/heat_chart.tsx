@@ -2,20 +2,31 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
+import type { MatrixElement } from "../api/types";
 import { token } from "../app/theme";
 import { short } from "../parts/format";
+import { useStore } from "../parts/store";
 import { dateTime } from "../parts/time";
-import type { Cell, HeatMap } from "./buckets";
+import { type Cell, type HeatMap, toHeatMap } from "./buckets";
 import { stepOf } from "./grid";
+import { ResizeHandle, graphHeight } from "./height";
 import { Plot } from "./plot";
 
-const HEIGHT = 300;
 const HEATS = Array.from({ length: 10 }, (_, i) => `--heat-${i}`);
 
-export function HeatChart({ map, note, onZoom }: { map: HeatMap; note: string; onZoom: (startMs: number, endMs: number) => void }) {
+interface Props {
+  elements: MatrixElement[];
+  range: { startMs: number; endMs: number; stepMs: number };
+  note: string;
+  onZoom: (startMs: number, endMs: number) => void;
+}
+
+export function HeatChart({ elements, range: { startMs, endMs, stepMs }, note, onZoom }: Props) {
+  const map = useMemo(() => toHeatMap(elements, startMs, endMs, stepMs), [elements]);
   const [found, setFound] = useState<Cell>();
   const data = useMemo<uPlot.AlignedData>(() => [map.times, map.times.map(() => null)], [map]);
   const series = useMemo<uPlot.Series[]>(() => [{ paths: () => null, points: { show: false } }], []);
+  const height = useStore(graphHeight);
   const nBounds = map.bounds.length;
   const scales = useMemo<uPlot.Scales>(() => ({ x: { time: false, range: xRange }, y: { range: [0, Math.max(1, nBounds - 1)] } }), [nBounds]);
   const yAxis = useMemo<Partial<uPlot.Axis>>(
@@ -35,7 +46,8 @@ export function HeatChart({ map, note, onZoom }: { map: HeatMap; note: string; o
   const text = found ? `${dateTime((map.times[found.timeIndex] ?? 0) * 1000)}: ${short(found.count)} from ${bound(found.lower)} to ${bound(found.upper)}` : note;
   return (
     <>
-      <Plot data={data} series={series} scales={scales} yAxis={yAxis} height={HEIGHT} label="Heat map" onZoom={onZoom} draw={(plot) => drawCells(plot, map)} onPoint={point} />
+      <Plot data={data} series={series} scales={scales} yAxis={yAxis} height={height} label="Heat map" onZoom={onZoom} draw={(plot) => drawCells(plot, map)} onPoint={point} />
+      <ResizeHandle />
       <p class="chart-note">
         Color: 0 <span class="heat-scale" aria-hidden="true">{HEATS.map((name) => <i key={name} class="swatch" style={{ background: `var(${name})` }} />)}</span> {short(map.max)} per bucket, on a square-root scale.{" "}
         <span role="status">{text}</span>

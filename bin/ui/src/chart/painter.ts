@@ -1,4 +1,4 @@
-/** Draws lines, many of them in slices, so that the page responds meanwhile. */
+/** Draws lines or points, many of them in slices, so that the page responds meanwhile. */
 
 import type uPlot from "uplot";
 import { SLICE_MS } from "../parts/task";
@@ -9,17 +9,19 @@ const WIDE_MAX = 10;
 /** Width of a wide line, and length of the mark of a sample between gaps, in CSS pixels. */
 const WIDTH = 1.5;
 const MARK_LENGTH = 6;
+/** Width of a point in CSS pixels. */
+const POINT_SIZE = 4;
 
 export interface Painter {
-  /** Draws all lines of a plot, the first slice now, until `stop` is called. */
-  paint(plot: uPlot, data: uPlot.AlignedData, colors: string[], done: () => void): void;
+  /** Draws all lines of a plot, or their points, the first slice now, until `stop` is called. */
+  paint(plot: uPlot, data: uPlot.AlignedData, colors: string[], done: () => void, isPoints?: boolean): void;
   stop(): void;
 }
 
 export function createPainter(): Painter {
   let frame = 0;
   const stop = () => cancelAnimationFrame(frame);
-  const paint: Painter["paint"] = (plot, data, colors, done) => {
+  const paint: Painter["paint"] = (plot, data, colors, done, isPoints) => {
     const xs = Array.from(data[0], (time) => plot.valToPos(time, "x", true));
     let next = 1;
     const slice = () => {
@@ -33,8 +35,14 @@ export function createPainter(): Painter {
       ctx.lineWidth = lineWidth(data.length - 1);
       ctx.lineJoin = "round";
       for (; next < data.length && performance.now() < end; next++) {
+        const values = data[next] ?? [];
+        if (isPoints) {
+          ctx.fillStyle = colors[next - 1] ?? "";
+          dot(plot, xs, values);
+          continue;
+        }
         ctx.strokeStyle = colors[next - 1] ?? "";
-        trace(plot, xs, data[next] ?? []);
+        trace(plot, xs, values);
         ctx.stroke();
       }
       ctx.restore();
@@ -81,6 +89,15 @@ function trace({ ctx, bbox, valToPos }: uPlot, xs: number[], values: ArrayLike<n
       if (high > low) ctx.lineTo(x, valToPos(high, "y", true));
     }
     isPenDown = low <= high;
+  }
+}
+
+/** Draws each value as a point. */
+function dot({ ctx, valToPos }: uPlot, xs: number[], values: ArrayLike<number | null | undefined>): void {
+  const size = POINT_SIZE * devicePixelRatio;
+  for (let i = 0; i < xs.length; i++) {
+    const value = values[i];
+    if (value != null) ctx.fillRect((xs[i] ?? 0) - size / 2, valToPos(value, "y", true) - size / 2, size, size);
   }
 }
 

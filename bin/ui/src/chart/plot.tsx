@@ -1,6 +1,6 @@
 /** A uPlot chart in a component: size, theme, zoom by dragging, and the line nearest to the pointer. */
 
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { token } from "../app/theme";
 import { isUtc, axisLabels } from "../parts/time";
@@ -19,7 +19,12 @@ export interface PlotProps {
   draw?: (plot: uPlot) => void;
   /** The pointer moved; the index of the nearest time, or undefined outside of the chart. */
   onPoint?: (plot: uPlot, index: number | undefined) => void;
+  /** The user clicked on the chart, and did not drag. */
+  onClick?: () => void;
 }
+
+/** Pixels that the pointer may move between the two ends of a click. */
+const CLICK_MOVE_MAX = 3;
 
 /** The charts of a page show the same time at the pointer. */
 const SYNC_KEY = "varve";
@@ -37,10 +42,16 @@ export function Plot(props: PlotProps) {
     const build = () => {
       plot.current?.destroy();
       plot.current = new uPlot(options(element.clientWidth), latest.current.data, element);
+      listen(plot.current.over);
+    };
+    const listen = (over: HTMLElement) => {
+      let down = 0;
+      over.addEventListener("mousedown", ({ clientX }) => (down = clientX));
+      over.addEventListener("click", ({ clientX }) => Math.abs(clientX - down) <= CLICK_MOVE_MAX && latest.current.onClick?.());
     };
     const options = (width: number): uPlot.Options => ({
       width,
-      height,
+      height: latest.current.height,
       series: [{}, ...series],
       bands: bands ?? [],
       scales: { x: { time: false }, ...scales },
@@ -63,7 +74,7 @@ export function Plot(props: PlotProps) {
     build();
     const observer = new ResizeObserver(() => {
       const width = element.clientWidth;
-      if (plot.current && width > 0 && width !== plot.current.width) plot.current.setSize({ width, height });
+      if (plot.current && width > 0 && width !== plot.current.width) plot.current.setSize({ width, height: latest.current.height });
     });
     observer.observe(element);
     addEventListener("varve-theme", build);
@@ -73,7 +84,11 @@ export function Plot(props: PlotProps) {
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, [data, series, bands, scales, yAxis, height, utc]);
+  }, [data, series, bands, scales, yAxis, utc]);
+  useEffect(() => {
+    const { current } = plot;
+    if (current && current.height !== height) current.setSize({ width: current.width, height });
+  }, [height]);
   return <div class="plot" ref={host} role="img" aria-label={label} style={{ height: `${height}px` }} />;
 }
 

@@ -5,7 +5,7 @@ import { request } from "../api/client";
 import type { CardinalityReport, Labels, QueryData } from "../api/types";
 import { setParams, useAddress } from "../app/router";
 import { bytes, count, percent, short } from "../parts/format";
-import { labelName, metricSelector } from "../parts/labels";
+import { countLabels, labelName, metricSelector } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { Figures, Name, PageLink, QueryLink, Section, Show } from "../parts/view";
@@ -36,20 +36,6 @@ export function queryFor(metric: string, type: string): string {
   if (type === "histogram" && !/_(count|sum)$/.test(metric)) return `histogram_quantile(0.95, sum(rate(${selector}[5m])))`;
   const isCounter = type === "counter" || /_(total|count|sum|bucket)$/.test(metric);
   return isCounter ? `sum(rate(${selector}[5m]))` : selector;
-}
-
-/** Counts the values of each label of some series. */
-export function countLabels(series: Labels[]): Map<string, Map<string, number>> {
-  const counts = new Map<string, Map<string, number>>();
-  for (const labels of series) {
-    for (const [name, value] of Object.entries(labels)) {
-      if (name === "__name__") continue;
-      const values = counts.get(name) ?? new Map<string, number>();
-      counts.set(name, values);
-      values.set(value, (values.get(value) ?? 0) + 1);
-    }
-  }
-  return counts;
 }
 
 export function MetricDetail({ metric, stored }: { metric: string; stored: Stored }) {

@@ -37,6 +37,14 @@ export function short(value: number, nDigits = 4): string {
   return digits(value, nDigits);
 }
 
+/** Parses a number as [`short`] writes it: `-1.5k`. Returns undefined for other texts. */
+export function parseShort(text: string): number | undefined {
+  const parts = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)([kMGTPE]?)$/.exec(text.trim());
+  if (!parts) return undefined;
+  const unit = SUFFIXES.find(([, suffix]) => suffix === parts[2])?.[0] ?? 1;
+  return Number(parts[1]) * unit;
+}
+
 function digits(value: number, nDigits: number): string {
   return String(Number(value.toPrecision(nDigits)));
 }

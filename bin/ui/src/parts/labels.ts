@@ -59,3 +59,17 @@ function byName(a: string, b: string): number {
   if (a === "__name__" || b === "__name__") return a === b ? 0 : a === "__name__" ? -1 : 1;
   return a < b ? -1 : a > b ? 1 : 0;
 }
+
+/** Counts the values of each label of some series. */
+export function countLabels(series: Labels[]): Map<string, Map<string, number>> {
+  const counts = new Map<string, Map<string, number>>();
+  for (const labels of series) {
+    for (const [name, value] of Object.entries(labels)) {
+      if (name === "__name__") continue;
+      const values = counts.get(name) ?? new Map<string, number>();
+      counts.set(name, values);
+      values.set(value, (values.get(value) ?? 0) + 1);
+    }
+  }
+  return counts;
+}

@@ -113,3 +113,28 @@ export function parseDateTime(text: string, utc = isUtc.get()): number | undefin
     : new Date(year, month - 1, day, hour, minute, second, ms).getTime();
   return Number.isNaN(time) ? undefined : time;
 }
+
+/** Formats a time as in ISO 8601 in the zone: `2026-11-23T14:05:09Z`, or with the offset of the zone. */
+export function isoTime(ms: number): string {
+  const offset = isUtc.get() ? 0 : -new Date(ms).getTimezoneOffset();
+  const zone = offset === 0 ? "Z" : `${offset < 0 ? "-" : "+"}${two(Math.floor(Math.abs(offset) / 60))}:${two(Math.abs(offset) % 60)}`;
+  const rest = ((ms % 1000) + 1000) % 1000;
+  return toInput(ms) + (rest === 0 ? "" : `.${String(rest).padStart(3, "0")}`) + zone;
+}
+
+/** Parses a time that a user types: ISO 8601 with or without a zone, a date, seconds since the epoch, `now`, `-1h` or
+ * `now-1h`. Returns undefined for other texts. */
+export function parseTime(text: string, nowMs: number): number | undefined {
+  const trimmed = text.trim();
+  const relative = /^(?:now)?\s*-\s*([0-9][0-9a-z]*)$/.exec(trimmed);
+  if (trimmed === "now") return nowMs;
+  if (relative) {
+    const ms = parseDuration(relative[1] ?? "");
+    return ms === undefined ? undefined : nowMs - ms;
+  }
+  if (/^\d{9,11}(\.\d+)?$/.test(trimmed)) return Number(trimmed) * 1000;
+  if (/^\d{4}-\d\d-\d\d$/.test(trimmed)) return parseDateTime(`${trimmed} 00:00`);
+  if (!/^\d{4}-\d\d-\d\d[T ].*(?:Z|[-+]\d\d:?\d\d)$/.test(trimmed)) return parseDateTime(trimmed);
+  const ms = Date.parse(trimmed.replace(" ", "T"));
+  return Number.isNaN(ms) ? undefined : ms;
+}

@@ -4,6 +4,8 @@ import type { QueryStats } from "../api/types";
 import { bytes, count, seconds } from "../parts/format";
 
 interface Props {
+  /** The letter of the expression, if a panel has several. */
+  letter?: string;
   stats?: QueryStats;
   /** From the request to the last byte, as the browser saw it. */
   totalSeconds: number;
@@ -11,7 +13,7 @@ interface Props {
   isShared: boolean;
 }
 
-export function Cost({ stats, totalSeconds, size, isShared }: Props) {
+export function Cost({ letter, stats, totalSeconds, size, isShared }: Props) {
   const items: Array<[name: string, value: string, hint: string]> = [
     ["Response", seconds(totalSeconds), "From the request to the last byte, as the browser saw it"],
   ];
@@ -28,7 +30,8 @@ export function Cost({ stats, totalSeconds, size, isShared }: Props) {
   }
   items.push(["Size", bytes(size), "Size of the response before compression"]);
   return (
-    <dl class="cost" aria-label="Cost of the query">
+    <dl class="cost" aria-label={letter === undefined ? "Cost of the query" : `Cost of query ${letter}`}>
+      {letter !== undefined && <div><dt>Query</dt><dd>{letter}</dd></div>}
       {items.map(([name, value, hint]) => (
         <div key={name} title={hint}>
           <dt>{name}</dt>

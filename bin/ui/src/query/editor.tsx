@@ -11,11 +11,13 @@ interface Props {
   annotations: Annotation[];
   label: string;
   isFirst: boolean;
+  /** True if the editor takes the focus when it appears. */
+  isNew?: boolean;
   onChange: (value: string) => void;
   onRun: () => void;
 }
 
-export function Editor({ value, annotations, label, isFirst, onChange, onRun }: Props) {
+export function Editor({ value, annotations, label, isFirst, isNew, onChange, onRun }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const area = useRef<HTMLTextAreaElement>(null);
   const handle = useRef<EditorHandle | undefined>(undefined);
@@ -49,6 +51,9 @@ export function Editor({ value, annotations, label, isFirst, onChange, onRun }: 
       handle.current?.destroy();
       handle.current = undefined;
     };
+  }, []);
+  useEffect(() => {
+    if (isNew) area.current?.focus();
   }, []);
   // Before the next key: a later effect would replace newer text with this one, and each would trigger the other.
   useLayoutEffect(() => handle.current?.setText(value), [value]);

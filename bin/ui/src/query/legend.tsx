@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { seriesVariable } from "../app/theme";
 import type { Grid, Line } from "../chart/grid";
+import { nameOf } from "../chart/line_chart";
 import { plural, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { Search, TableFrame } from "../parts/table";
@@ -16,9 +17,11 @@ interface Props {
   hidden: ReadonlySet<number>;
   onHide: (hidden: ReadonlySet<number>) => void;
   onPoint: (line: number | undefined) => void;
+  /** The line nearest to the pointer in the graph. */
+  near?: number;
 }
 
-export function Legend({ grid, hidden, onHide, onPoint }: Props) {
+export function Legend({ grid, hidden, onHide, onPoint, near }: Props) {
   const [sort, setSort] = useState<{ key: Key; isDescending: boolean }>();
   const [find, setFind] = useState("");
   const [shown, setShown] = useState(LINES_SHOWN);
@@ -52,7 +55,7 @@ export function Legend({ grid, hidden, onHide, onPoint }: Props) {
           </thead>
           <tbody>
             {listed.slice(0, shown).map(({ line, index }) => (
-              <tr key={index} class={hidden.has(index) ? "off" : ""} onMouseEnter={() => onPoint(index)} onMouseLeave={() => onPoint(undefined)}>
+              <tr key={index} class={hidden.has(index) ? "off" : index === near ? "near" : ""} onMouseEnter={() => onPoint(index)} onMouseLeave={() => onPoint(undefined)}>
                 <td class="wraps">
                   <button
                     type="button"
@@ -62,7 +65,7 @@ export function Legend({ grid, hidden, onHide, onPoint }: Props) {
                     onClick={(event) => toggle(index, event.ctrlKey || event.metaKey)}
                   >
                     <i class="swatch" style={{ background: `var(${seriesVariable(index)})` }} />
-                    <code>{line.name === "{}" ? printLabels(line.labels) : line.name}</code>
+                    <code>{nameOf(line)}</code>
                   </button>
                 </td>
                 <td class="number">{line.last === null ? "–" : short(line.last)}</td>

@@ -1,18 +1,22 @@
-/** The outcome of a run: table, graph or plan, and its cost. */
+/** The outcome of a run: tables, a graph or plans, and their cost. */
 
+import type { ComponentChildren } from "preact";
+import { lazy } from "../app/lazy";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { MatrixElement } from "../api/types";
-import { toHeatMap } from "../chart/buckets";
-import { HeatChart } from "../chart/heat_chart";
+import type { MatrixElement, QueryStats } from "../api/types";
+import type { Answer } from "../api/client";
+import { ResizeHandle } from "../chart/height";
 import { LineChart } from "../chart/line_chart";
-import { plural } from "../parts/format";
+import { count, plural } from "../parts/format";
 import { printDuration } from "../parts/time";
 import { Cost } from "./cost";
-import { ExplainView } from "./explain_view";
 import { Legend } from "./legend";
-import type { Mode, Panel } from "./panel_state";
+import { type Mode, type Panel, letterOf } from "./panel_state";
 import { ResultTable } from "./result_table";
-import type { Outcome } from "./run";
+import type { Outcome, Part } from "./run";
+
+const ExplainView = lazy((extras) => extras.ExplainView);
+const HeatChart = lazy((extras) => extras.HeatChart);
 
 interface Props {
   index: number;
@@ -24,16 +28,32 @@ interface Props {
 
 export function OutcomeView({ index, panel, outcome, isRunning, onChange }: Props) {
   if (!outcome) return isRunning ? <p class="empty" role="status">Running…</p> : null;
-  const { answer } = outcome;
-  const stats = outcome.kind === "explain" ? outcome.answer.data : outcome.answer.data.stats;
   return (
     <div class={isRunning ? "outcome stale" : "outcome"} aria-busy={isRunning}>
-      {outcome.kind === "table" && <ResultTable id={`t${index}`} data={outcome.answer.data} />}
+      {outcome.kind === "table" && <Parts parts={outcome.parts}>{({ row, answer }) => <ResultTable id={row === 0 ? `t${index}` : `t${index}-${row}`} data={answer.data} />}</Parts>}
       {outcome.kind === "graph" && <GraphView panel={panel} outcome={outcome} onChange={onChange} />}
-      {outcome.kind === "explain" && <ExplainView explained={outcome.answer.data} />}
-      <Cost stats={stats} totalSeconds={answer.seconds} size={answer.size} isShared={answer.isShared} />
+      {outcome.kind === "explain" && <Parts parts={outcome.parts}>{({ answer }) => <ExplainView explained={answer.data} />}</Parts>}
+      {outcome.parts.map(({ row, answer }) => answer && <Cost key={row} letter={outcome.parts.length > 1 ? letterOf(row) : undefined} stats={statsOf(answer.data)} totalSeconds={answer.seconds} size={answer.size} isShared={answer.isShared} />)}
     </div>
   );
+}
+
+/** The result of each expression, under its letter if there are several. */
+function Parts<T>({ parts, children }: { parts: Array<Part<T>>; children: (part: Part<T> & { answer: Answer<T> }) => ComponentChildren }) {
+  return (
+    <>
+      {parts.map(({ answer, ...part }) => answer && (
+        <div key={part.row} class="part">
+          {parts.length > 1 && <h2><span class="tag">{letterOf(part.row)}</span> <code>{part.expr}</code></h2>}
+          {children({ ...part, answer })}
+        </div>
+      ))}
+    </>
+  );
+}
+
+function statsOf(data: QueryStats | { stats?: QueryStats }): QueryStats | undefined {
+  return "timings" in data ? data : data.stats;
 }
 
 /** Maximum number of points that are drawn as bars: each is a shape of its own, and a million of them block the page. */
@@ -46,33 +66,35 @@ interface GraphProps {
 }
 
 function GraphView({ panel, outcome, onChange }: GraphProps) {
-  const { answer, range, grid, exemplars } = outcome;
-  const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
+  const { elements, range, grid, exemplars, isRaw } = outcome;
   const { startMs, endMs, stepMs } = range;
   const [hidden, setHidden] = useState<ReadonlySet<number>>(new Set());
   const [pointed, setPointed] = useState<number>();
+  const [near, setNear] = useState<number>();
+  const span = useMemo<[number, number] | undefined>(() => (isRaw ? [startMs / 1000, endMs / 1000] : undefined), [outcome]);
   const names = useMemo(() => elements.map(({ metric }) => JSON.stringify(metric)).join(), [outcome]);
   // The same empty set, or the graph would be drawn twice.
   useEffect(() => setHidden((old) => (old.size === 0 ? old : new Set())), [names]);
-  const isHeatMap = panel.mode === "heatmap";
-  const heatMap = useMemo(() => (isHeatMap ? toHeatMap(elements, startMs, endMs, stepMs) : undefined), [outcome, isHeatMap]);
+  const isHeatMap = panel.mode === "heatmap" && !isRaw;
   if (elements.length === 0) return <p class="empty">The result is empty: no series matches in this range.</p>;
   const zoom = (fromMs: number, toMs: number) => {
     const rangeMs = Math.max(1000, Math.round((toMs - fromMs) / 1000) * 1000);
     onChange({ rangeMs, endMs: Math.round(toMs / 1000) * 1000 });
   };
-  const note = `Step ${printDuration(stepMs)}. Drag to zoom; the browser's back button returns.`;
+  const zoomNote = "Drag to zoom; the browser's back button returns. Click to keep the values at the pointer.";
+  const note = isRaw ? `${count(grid.lines.reduce((sum, { nValues }) => sum + nValues, 0))} stored samples. ${zoomNote}` : `Step ${printDuration(stepMs)}. ${zoomNote}`;
   const hasGaps = grid.lines.some(({ hasHiddenValues }) => hasHiddenValues);
   const nHistograms = elements.filter(({ histograms }) => histograms).length;
-  if (heatMap) return <HeatChart map={heatMap} note={note} onZoom={zoom} />;
+  if (isHeatMap) return <HeatChart elements={elements} range={range} note={note} onZoom={zoom} />;
   if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
   const hasTooManyBars = panel.mode === "bars" && grid.lines.length * grid.times.length > BARS_MAX;
-  const mode = hasTooManyBars ? "stacked" : (panel.mode as Exclude<Mode, "heatmap">);
+  const mode = isRaw ? "points" : hasTooManyBars ? "stacked" : (panel.mode as Exclude<Mode, "heatmap">);
   return (
     <>
-      <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
+      <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} onNear={setNear} limits={{ min: panel.yMin, max: panel.yMax }} span={span} exemplars={exemplars} onZoom={zoom} />
+      <ResizeHandle />
       <p class="chart-note">{note}{hasTooManyBars && " There are too many points for bars: they are stacked."}{hasGaps && " NaN and infinite values are gaps."}{nHistograms > 0 && ` Only the heat map shows the native histograms of ${plural(nHistograms, "series", "series")}.`}</p>
-      <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} />
+      <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} near={near} />
     </>
   );
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, isAbort, messageOf, returns } from "../api/client";
+import { lazy } from "../app/lazy";
 import { useStore } from "../parts/store";
 import { download } from "../parts/view";
 import { type Annotation, annotate } from "./annotation";
@@ -11,7 +12,7 @@ import { toCsv } from "./export";
 import { remember } from "./history";
 import { HistoryMenu, Start } from "./history_menu";
 import { OutcomeView } from "./outcome_view";
-import type { Panel, Tab } from "./panel_state";
+import { EXPRS_MAX, type Panel, type Tab, exprsOf, letterOf } from "./panel_state";
 import { type Outcome, formatQuery, runPanel } from "./run";
 import { useEstimate } from "./use_estimate";
 
@@ -27,31 +28,56 @@ interface Props {
   onRemove: () => void;
 }
 
+/** A part of an expression whose result the panel shows. */
+interface Chosen {
+  row: number;
+  expr: string;
+  /** The whole expression. */
+  of: string;
+}
+
+const TreeView = lazy((extras) => extras.TreeView);
+
 /** The same list at each run, so that the editor is not updated. */
 const NONE: Annotation[] = [];
 const TABS: ReadonlyArray<[Tab, string]> = [["table", "Table"], ["graph", "Graph"], ["explain", "Explain"]];
 
 export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCopy, onSpread, onRemove }: Props) {
-  const [text, setText] = useState(panel.expr);
+  const exprs = exprsOf(panel);
+  const exprsKey = JSON.stringify(exprs);
+  const [texts, setTexts] = useState(exprs);
   const [round, setRound] = useState(0);
-  const { outcome, error, startedAt, cancel } = useRun(panel, round, refreshSeconds);
+  const [chosen, setChosen] = useState<Chosen>();
+  const isChosen = chosen !== undefined && chosen.of === exprs[chosen.row];
+  const shown = isChosen ? withExpr(panel, chosen.row, chosen.expr) : panel;
+  const { outcome, error, startedAt, cancel } = useRun(shown, round, refreshSeconds);
   const [formatError, setFormatError] = useState<unknown>();
-  useEffect(() => setText(panel.expr), [panel.expr]);
-  const change = (changes: Partial<Panel>) => onChange({ ...panel, expr: text, ...changes });
+  useEffect(() => setTexts(exprs), [exprsKey]);
+  useEffect(() => {
+    // Links and buttons of other pages lead here, too.
+    for (const expr of exprs.toReversed()) remember(expr);
+  }, [exprsKey, round]);
+  const change = (changes: Partial<Panel>) => onChange({ ...panel, expr: texts[0] ?? "", more: texts.slice(1), ...changes });
   const run = () => {
-    remember(text);
     setFormatError(undefined);
-    if (text === panel.expr) setRound(round + 1);
+    setChosen(undefined);
+    if (JSON.stringify(texts) === exprsKey) setRound(round + 1);
     else change({});
   };
   const runText = (expr: string) => {
-    setText(expr);
-    remember(expr);
-    change({ expr });
+    setTexts([expr]);
+    change({ expr, more: [] });
   };
+  const setText = (row: number, text: string) => setTexts((old) => old.map((other, i) => (i === row ? text : other)));
+  const remove = (row: number) => {
+    const left = texts.filter((_, i) => i !== row);
+    setTexts(left);
+    change({ expr: left[0] ?? "", more: left.slice(1) });
+  };
+  const format = () => Promise.all(texts.map(formatQuery)).then((formatted) => (setFormatError(undefined), setTexts(formatted)), setFormatError);
   const shownError = formatError ?? error;
-  const annotations = useMemo(() => (text === panel.expr ? annotationsOf(panel.expr, outcome, shownError) : NONE), [text, panel.expr, outcome, shownError]);
-  const warning = useEstimate(text, panel);
+  const annotations = useMemo(() => texts.map((text, row) => (text === exprs[row] ? annotationsOf(isChosen && chosen.row === row ? chosen.expr : text, row, outcome, shownError) : NONE)), [texts, exprsKey, chosen, outcome, shownError]);
+  const warning = useEstimate(texts, panel);
   const setTab = (event: KeyboardEvent) => {
     const tab = event.altKey && !event.ctrlKey ? TABS[Number(event.code.replace("Digit", "")) - 1] : undefined;
     if (!tab) return;
@@ -59,10 +85,19 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
     change({ tab: tab[0] });
   };
   const isRunning = startedAt !== undefined;
+  const isEmpty = exprs.every((expr) => expr.trim() === "");
   return (
     <section class="panel" aria-label={`Query ${index + 1}`} onKeyDown={setTab}>
       <div class="panel-query">
-        <Editor value={text} annotations={annotations} label={`Expression ${index + 1}`} isFirst={index === 0} onChange={setText} onRun={run} />
+        <div class="exprs">
+          {texts.map((text, row) => (
+            <div class="expr" key={row}>
+              {texts.length > 1 && <span class="tag">{letterOf(row)}</span>}
+              <Editor value={text} annotations={isChosen ? NONE : (annotations[row] ?? NONE)} label={`Expression ${index + 1}${row > 0 ? ` ${letterOf(row)}` : ""}`} isFirst={index === 0 && row === 0} isNew={row > 0 && text === ""} onChange={(next) => setText(row, next)} onRun={run} />
+              {texts.length > 1 && <button type="button" class="quiet" aria-label={`Remove expression ${letterOf(row)}`} onClick={() => remove(row)}>×</button>}
+            </div>
+          ))}
+        </div>
         {isRunning ? (
           <button type="button" class="primary cancel" onClick={cancel}>Cancel <Elapsed since={startedAt} /></button>
         ) : (
@@ -76,23 +111,33 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
           ))}
         </div>
         <Controls panel={panel} onChange={change} />
+        {/* The same buttons at any time, or one would move under the pointer that clicks on another. */}
         <div class="panel-actions">
+          <button type="button" class="quiet toggle" aria-pressed={panel.hasTree} title="Show the parts of the query with their results" onClick={() => change({ hasTree: !panel.hasTree })}>Tree</button>
+          <button type="button" class="quiet" disabled={texts.length >= EXPRS_MAX} title="Show another expression in the same graph" onClick={() => setTexts([...texts, ""])}>Add query</button>
           <HistoryMenu onChoose={runText} />
-          <button type="button" class="quiet" disabled={text.trim() === ""} onClick={() => formatQuery(text).then((formatted) => (setFormatError(undefined), setText(formatted)), setFormatError)}>Format</button>
+          <button type="button" class="quiet" disabled={texts.every((text) => text.trim() === "")} onClick={() => void format()}>Format</button>
           <Download outcome={outcome} />
           <button type="button" class="quiet" onClick={onCopy}>Copy panel</button>
-          {count > 1 && <button type="button" class="quiet" title="Give all panels the range and the end of this one" onClick={onSpread}>Range to all</button>}
-          {count > 1 && <button type="button" class="quiet" aria-label={`Remove query ${index + 1}`} onClick={onRemove}>Remove</button>}
+          <button type="button" class="quiet" disabled={count < 2} title="Give all panels the range and the end of this one" onClick={onSpread}>Range to all</button>
+          <button type="button" class="quiet" disabled={count < 2} aria-label={`Remove query ${index + 1}`} onClick={onRemove}>Remove</button>
         </div>
       </div>
       {warning && <p class="message warning" role="status">{warning}</p>}
-      <Annotations annotations={annotations} />
-      {panel.expr !== "" && (
-        <OutcomeView index={index} panel={panel} outcome={outcome} isRunning={isRunning} onChange={change} />
-      )}
-      {panel.expr === "" && <Start onChoose={runText} />}
+      {annotations.map((list, row) => <Annotations key={row} annotations={list} letter={texts.length > 1 ? letterOf(row) : undefined} />)}
+      {panel.hasTree && exprs.map((expr, row) => expr.trim() !== "" && (
+        <TreeView key={row} expr={expr} timeMs={panel.endMs} round={round} chosen={isChosen && chosen.row === row ? chosen.expr : undefined} onChoose={(part) => setChosen(part === undefined ? undefined : { row, expr: part, of: expr })} />
+      ))}
+      {isChosen && <p class="message info" role="status"><span>The result of a part of the query: <code>{chosen.expr}</code></span><button type="button" class="quiet" onClick={() => setChosen(undefined)}>Show the whole query</button></p>}
+      {isEmpty ? <Start onChoose={runText} /> : <OutcomeView index={index} panel={panel} outcome={outcome} isRunning={isRunning} onChange={change} />}
     </section>
   );
+}
+
+/** Returns the panel with another expression in a row. */
+function withExpr(panel: Panel, row: number, expr: string): Panel {
+  const exprs = exprsOf(panel).map((old, i) => (i === row ? expr : old));
+  return { ...panel, expr: exprs[0] ?? "", more: exprs.slice(1) };
 }
 
 /** Runs the panel's query when the panel or `round` changes, and at the refresh interval. */
@@ -104,14 +149,14 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const isRunning = useRef(false);
   /** The key of the outcome. */
   const outcomeKey = useRef<string | undefined>(undefined);
-  // The mode only changes how a result is drawn.
-  const { mode: _mode, ...asked } = panel;
-  const key = JSON.stringify(asked);
+  // The mode only changes how a result is drawn, unless it shows samples.
+  const { mode, yMin: _yMin, yMax: _yMax, hasTree: _hasTree, ...asked } = panel;
+  const key = JSON.stringify([asked, mode === "points"]);
   const start = () => {
     const own = new AbortController();
     abort.current?.abort();
     abort.current = own;
-    const isEmpty = panel.expr.trim() === "";
+    const isEmpty = exprsOf(panel).every((expr) => expr.trim() === "");
     isRunning.current = !isEmpty;
     setStartedAt(isEmpty ? undefined : performance.now());
     if (isEmpty) {
@@ -159,18 +204,20 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   return { outcome, error, startedAt, cancel: () => abort.current?.abort() };
 }
 
-function annotationsOf(query: string, outcome: Outcome | undefined, error: unknown): Annotation[] {
-  if (error !== undefined) return [annotate("error", messageOf(error), query)];
-  const { warnings = [], infos = [] } = outcome?.answer ?? {};
+function annotationsOf(query: string, row: number, outcome: Outcome | undefined, error: unknown): Annotation[] {
+  if (error !== undefined) return row === 0 ? [annotate("error", messageOf(error), query)] : NONE;
+  const part = outcome?.parts.find((other) => other.row === row && other.expr === query);
+  if (part?.error !== undefined) return [annotate("error", messageOf(part.error), query)];
+  const { warnings = [], infos = [] } = part?.answer ?? {};
   if (warnings.length === 0 && infos.length === 0) return NONE;
   return [...warnings.map((text) => annotate("warning", text, query)), ...infos.map((text) => annotate("info", text, query))];
 }
 
-function Annotations({ annotations }: { annotations: Annotation[] }) {
+function Annotations({ annotations, letter }: { annotations: Annotation[]; letter?: string }) {
   return (
     <>
       {annotations.map(({ level, text }) => (
-        <p key={text} class={`message ${level}`} role={level === "error" ? "alert" : "status"}>{text}</p>
+        <p key={text} class={`message ${level}`} role={level === "error" ? "alert" : "status"}>{letter !== undefined && `${letter}: `}{text}</p>
       ))}
     </>
   );
@@ -186,13 +233,13 @@ function Elapsed({ since }: { since: number }) {
 }
 
 function Download({ outcome }: { outcome?: Outcome }) {
-  const isData = outcome?.kind === "table" || outcome?.kind === "graph";
-  if (!isData) return null;
-  const { data } = outcome.answer;
+  const parts = outcome && outcome.kind !== "explain" ? outcome.parts : [];
+  const results = parts.flatMap(({ expr, answer }) => (answer ? [{ expr, data: answer.data }] : []));
+  const json = () => JSON.stringify(results.length === 1 ? results[0]?.data : results);
   return (
     <>
-      <button type="button" class="quiet" onClick={() => download("varve.csv", "text/csv", toCsv(data))}>CSV</button>
-      <button type="button" class="quiet" onClick={() => download("varve.json", "application/json", JSON.stringify(data))}>JSON</button>
+      <button type="button" class="quiet" disabled={results.length === 0} onClick={() => download("varve.csv", "text/csv", toCsv(...results))}>CSV</button>
+      <button type="button" class="quiet" disabled={results.length === 0} onClick={() => download("varve.json", "application/json", json())}>JSON</button>
     </>
   );
 }

@@ -1,15 +1,22 @@
 /** Panels of the query page, as the address holds them. Names and values are Prometheus', so its links work here. */
 
+import { parseShort } from "../parts/format";
 import { parseDateTime, parseDuration, printDuration } from "../parts/time";
 
 export type Tab = "table" | "graph" | "explain";
-export type Mode = "lines" | "log" | "stacked" | "bars" | "heatmap";
+/** `points` shows the samples as they were stored. */
+export type Mode = "lines" | "log" | "stacked" | "bars" | "heatmap" | "points";
 export type Density = "low" | "medium" | "high";
 
 export interface Panel {
   expr: string;
+  /** Further expressions of the same panel. */
+  more: string[];
   tab: Tab;
   mode: Mode;
+  /** Limits of the axis of values. */
+  yMin?: number;
+  yMax?: number;
   rangeMs: number;
   /** End of the range, or time of the table; undefined is now. */
   endMs?: number;
@@ -18,18 +25,32 @@ export interface Panel {
   /** Fixed resolution step. */
   stepMs?: number;
   hasExemplars: boolean;
+  /** True if the tree of the query is shown. */
+  hasTree: boolean;
 }
 
 export const RANGE_DEFAULT_MS = 3_600_000;
+/** Maximum number of expressions in a panel. */
+export const EXPRS_MAX = 10;
 /** Maximum number of points of a graph at each density. */
 export const POINTS: Record<Density, number> = { low: 100, medium: 250, high: 1000 };
 
 export function newPanel(expr = ""): Panel {
-  return { expr, tab: "table", mode: "lines", rangeMs: RANGE_DEFAULT_MS, density: "medium", hasExemplars: false };
+  return { expr, more: [], tab: "table", mode: "lines", rangeMs: RANGE_DEFAULT_MS, density: "medium", hasExemplars: false, hasTree: false };
+}
+
+/** Returns all expressions of a panel. */
+export function exprsOf({ expr, more }: Panel): string[] {
+  return [expr, ...more];
+}
+
+/** Returns the letter that tells the expressions of a panel apart. */
+export function letterOf(row: number): string {
+  return String.fromCharCode(65 + row);
 }
 
 const TABS: Record<string, Tab> = { "0": "graph", "1": "table", graph: "graph", table: "table", explain: "explain" };
-const MODES: readonly Mode[] = ["lines", "log", "stacked", "bars", "heatmap"];
+const MODES: readonly Mode[] = ["lines", "log", "stacked", "bars", "heatmap", "points"];
 const [SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS] = [1000, 60_000, 3_600_000, 86_400_000];
 /** Steps that are easy to read and divide a larger unit. */
 const STEPS_MS = [
@@ -52,6 +73,8 @@ export function parsePanels(params: URLSearchParams): Panel[] {
 function parsePanel(get: (name: string) => string | null): Panel {
   const panel = newPanel(get("expr") ?? "");
   panel.tab = TABS[get("tab") ?? ""] ?? panel.tab;
+  for (let i = 2; i <= EXPRS_MAX; i++) panel.more.push(get(`expr${i}`) ?? "");
+  panel.more = panel.more.filter((expr) => expr.trim() !== "");
   const mode = get("display_mode") as Mode | null;
   panel.mode = mode && MODES.includes(mode) ? mode : get("stacked") === "1" ? "stacked" : "lines";
   panel.rangeMs = positive(parseDuration(get("range_input") ?? "")) ?? RANGE_DEFAULT_MS;
@@ -62,6 +85,11 @@ function parsePanel(get: (name: string) => string | null): Panel {
   const isAuto = get("res_type") === "auto";
   panel.stepMs = isAuto ? undefined : positive(parseDuration(step ?? ""));
   panel.hasExemplars = get("show_exemplars") === "1";
+  panel.hasTree = get("show_tree") === "1";
+  const [yMin, yMax] = [parseShort(get("y_min") ?? ""), parseShort(get("y_max") ?? "")];
+  if (yMin !== undefined && yMax !== undefined && yMin >= yMax) return panel;
+  if (yMin !== undefined) panel.yMin = yMin;
+  if (yMax !== undefined) panel.yMax = yMax;
   return panel;
 }
 
@@ -88,6 +116,7 @@ export function printPanels(panels: Panel[]): URLSearchParams {
       if (value) params.set(`g${i}.${name}`, value);
     };
     params.set(`g${i}.expr`, panel.expr);
+    panel.more.forEach((expr, row) => set(`expr${row + 2}`, expr));
     set("tab", panel.tab);
     set("display_mode", panel.mode !== "lines" && panel.mode);
     set("range_input", panel.rangeMs !== RANGE_DEFAULT_MS && printDuration(panel.rangeMs));
@@ -96,6 +125,9 @@ export function printPanels(panels: Panel[]): URLSearchParams {
     set("res_type", panel.stepMs !== undefined && "fixed");
     set("res_step", panel.stepMs !== undefined && printDuration(panel.stepMs));
     set("show_exemplars", panel.hasExemplars && "1");
+    set("show_tree", panel.hasTree && "1");
+    set("y_min", panel.yMin !== undefined && String(panel.yMin));
+    set("y_max", panel.yMax !== undefined && String(panel.yMax));
   });
   return params;
 }

@@ -1,4 +1,4 @@
-/** Returns the warning of [`estimate`] for the text of the editor, shortly after the user stops typing. */
+/** Returns the warning of [`estimate`] for the texts of the editors, shortly after the user stops typing. */
 
 import { useEffect, useState } from "preact/hooks";
 import { estimate } from "./estimate";
@@ -6,13 +6,14 @@ import type { Panel } from "./panel_state";
 
 const PAUSE_MS = 400;
 
-export function useEstimate(text: string, panel: Panel): string | undefined {
+export function useEstimate(texts: string[], panel: Panel): string | undefined {
   const [warning, setWarning] = useState<string>();
   const { tab, rangeMs, stepMs, density } = panel;
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      estimate({ ...panel, expr: text }, abort.signal).then(setWarning, () => {
+      const warnings = texts.map((expr) => estimate({ ...panel, expr }, abort.signal));
+      Promise.all(warnings).then((all) => setWarning(all.find((one) => one !== undefined)), () => {
         if (!abort.signal.aborted) setWarning(undefined);
       });
     }, PAUSE_MS);
@@ -20,6 +21,6 @@ export function useEstimate(text: string, panel: Panel): string | undefined {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text, tab, rangeMs, stepMs, density]);
+  }, [JSON.stringify(texts), tab, rangeMs, stepMs, density]);
   return warning;
 }
