@@ -14,7 +14,9 @@ import { forecastText } from "../src/pages/overview/page";
 import { pathOf } from "../src/pages/overview/sparkline";
 import { type ActiveAlert, groupAlerts, isShown, stateOf } from "../src/pages/rules/data";
 import { matching } from "../src/pages/rules/page";
-import { metadataOf, newSeriesOf } from "../src/pages/stored";
+import { exprOf as graphOf } from "../src/pages/metric_graphs";
+import { kindOf, metadataOf } from "../src/pages/metric_kind";
+import { newSeriesOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
 import { withDurations } from "../src/query/explain_view";
 import { check } from "./check";
@@ -157,3 +159,28 @@ test("the history completes the beginning of a query", () => {
     historyCompletion(() => ["sum(up)", "up"])({ state: { doc: { length: text.length, toString: () => text } }, pos: text.length, explicit } as never)?.options.map(({ label }) => label);
   deepStrictEqual([at("su"), at("x"), at(""), at("", true)], [["sum(up)"], undefined, undefined, ["sum(up)", "up"]]);
 });
+
+check("type and unit of a metric without metadata", (name: string) => {
+  const { type, unit } = kindOf(name, {});
+  return `${type}, ${unit}`;
+}, [
+  [["http_requests_total"], "counter, "],
+  [["node_network_receive_bytes_total"], "counter, bytes"],
+  [["request_duration_seconds_bucket"], "histogram, seconds"],
+  [["request_duration_seconds_count"], "counter, "],
+  [["request_duration_seconds_sum"], "counter, seconds"],
+  [["process_start_timestamp_seconds"], "gauge, seconds"],
+  [["kube_pod_info"], "info, "],
+  [["node_memory_MemFree_bytes"], "unknown, bytes"],
+  [["up"], "unknown, "],
+]);
+check("metadata precede the name", (name: string, type: string, unit: string) => kindOf(name, { [name]: [{ type, unit, help: "" }] }), [
+  [["a_bytes_total", "gauge", "pages"], { type: "gauge", unit: "pages", help: "", isTypeFromName: false, isUnitFromName: false }],
+  [["a_bytes_total", "unknown", ""], { type: "counter", unit: "bytes", help: "", isTypeFromName: true, isUnitFromName: true }],
+]);
+check("the expression of a small graph", graphOf, [
+  [["m_total", "counter", { job: "a" }, 5], 'sum(rate(m_total{job="a"}[5m]))'],
+  [["m_bucket", "histogram", { job: "a" }, 5], 'histogram_quantile(0.95, sum by (le) (rate(m_bucket{job="a"}[5m])))'],
+  [["m", "gauge", { job: "a" }, 1], 'm{job="a"}'],
+  [["m", "gauge", {}, 2], 'label_replace(min(m), "value", "min", "", "") or label_replace(avg(m), "value", "avg", "", "") or label_replace(max(m), "value", "max", "", "")'],
+]);

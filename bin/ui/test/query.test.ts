@@ -13,8 +13,10 @@ import { selectorsOf, warningFor } from "../src/query/estimate";
 import { withOwnTime } from "../src/query/explain_view";
 import { toCsv } from "../src/query/export";
 import { toggled } from "../src/query/legend";
+import { distanceOf, nearest } from "../src/query/nearest";
 import { type Panel, newPanel, parsePanels, printPanels, rangeOf } from "../src/query/panel_state";
 import { type Tree, printTree } from "../src/query/promql";
+import { labelStats, matchSides, nodesOf } from "../src/query/tree";
 import { timesOf, withRange } from "../src/query/raw";
 import { withLimit } from "../src/query/run";
 import { check } from "./check";
@@ -200,3 +202,40 @@ check("nodes of the syntax tree as PromQL", printTree, [
   [[{ type: "binaryExpr", op: "/", bool: false, lhs: selectorNode, rhs: { type: "unaryExpr", op: "-", expr: { type: "parenExpr", expr: selectorNode } }, matching: { ...matching, card: "many-to-one", on: true, labels: ["job"], fillValues: { lhs: null, rhs: 0 } } }], "m / on (job) group_left () fill_right (0) -(m)"],
 ]);
 check("a selector of samples", (tree: Tree) => withRange(tree, 60_000)?.type, [[[selectorNode], "matrixSelector"], [[call("rate", selectorNode)], undefined]]);
+
+check("distances of names", distanceOf, [[["abc", "abc", 5], 0], [["abcd", "abdc", 5], 1], [["kitten", "sitting", 5], 3], [["", "ab", 5], 2], [["aaaaaaaa", "bbbbbbbb", 3], 4]]);
+const names = ["node_load1", "node_load15", "node_load5", "kube_pod_info", "kube_pod_info_total", "up", "Ups"];
+check("similar names, the most similar first", nearest, [
+  [["node_lod1", names, 2], ["node_load1", "node_load5"]],
+  [["pod_info", names, 5], ["kube_pod_info", "kube_pod_info_total"]],
+  [["ups", names, 5], ["Ups", "up"]],
+  [["zzzzzz", names, 5], []],
+]);
+
+test("the labels of a result have their most frequent values", () => {
+  const sets = [{ __name__: "a", i: "1", job: "x" }, { __name__: "b", i: "2", job: "x" }, { __name__: "b", i: "2" }];
+  deepStrictEqual(labelStats(sets), [
+    { name: "__name__", nValues: 2, top: [["b", 2], ["a", 1]] },
+    { name: "i", nValues: 2, top: [["2", 2], ["1", 1]] },
+    { name: "job", nValues: 1, top: [["x", 2]] },
+  ]);
+});
+
+test("a tree has no node for parentheses, and knows the operands of a binary operator", () => {
+  const binary: Tree = { type: "binaryExpr", op: "/", bool: false, lhs: { type: "parenExpr", expr: call("rate", selectorNode) }, rhs: selectorNode, matching };
+  const nodes = nodesOf({ type: "aggregation", op: "sum", expr: binary, param: null, grouping: [], without: false });
+  deepStrictEqual(nodes.map(({ head, depth, operands }) => [head, depth, operands]), [["sum(…)", 0, undefined], ["/", 1, [2, 4]], ["rate(…)", 2, undefined], ["m", 3, undefined], ["m", 2, undefined]]);
+});
+
+test("series find partners by the labels of the operator", () => {
+  const node = (more: object) => ({ type: "binaryExpr" as const, op: "*", bool: false, lhs: selectorNode, rhs: selectorNode, matching: { ...matching, ...more } });
+  const left = [{ __name__: "l", i: "a", p: "1" }, { __name__: "l", i: "b", p: "1" }];
+  const right = [{ __name__: "r", i: "b" }, { __name__: "r", i: "b", p: "1" }, { i: "c" }];
+  const all = matchSides(node({}), left, right);
+  deepStrictEqual([all.left.alone, all.right.alone, all.many], [1, 2, []]);
+  deepStrictEqual(all.left.examples, [left[0]]);
+  const on = matchSides(node({ on: true, labels: ["i"] }), left, right);
+  deepStrictEqual([on.left.alone, on.right.alone, on.many], [1, 1, [{ side: "right", labels: '{i="b"}', series: 2 }]]);
+  deepStrictEqual(matchSides(node({ on: true, labels: ["i"], card: "one-to-many" }), left, right).many, []);
+  deepStrictEqual(matchSides(node({ on: true, labels: [] }), left, right).left.alone, 0);
+});

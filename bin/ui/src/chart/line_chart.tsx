@@ -37,6 +37,8 @@ interface Props {
   exemplars: ExemplarSeries[];
   format?: (value: number, nDigits?: number) => string;
   isSmall?: boolean;
+  /** The name of the graph for those who do not see it. */
+  label?: string;
   onZoom: (startMs: number, endMs: number) => void;
 }
 
@@ -56,7 +58,7 @@ interface Mark {
   series: Record<string, string>;
 }
 
-export function LineChart({ grid, mode, hidden, pointed, onNear, limits = NO_LIMITS, span, exemplars, format = short, isSmall, onZoom }: Props) {
+export function LineChart({ grid, mode, hidden, pointed, onNear, limits = NO_LIMITS, span, exemplars, format = short, isSmall, label = `Graph of ${grid.lines.length} series; the table below lists them`, onZoom }: Props) {
   const [tip, setTip] = useState<Tip>();
   const [pinned, setPinned] = useState<Tip>();
   const nearest = useRef<number | undefined>(undefined);
@@ -137,7 +139,7 @@ export function LineChart({ grid, mode, hidden, pointed, onNear, limits = NO_LIM
         scales={scales}
         yAxis={yAxis}
         height={isSmall ? HEIGHT_SMALL : savedHeight}
-        label={`Graph of ${grid.lines.length} series; the table below lists them`}
+        label={label}
         onZoom={onZoom}
         draw={(plot) => {
           drawn.current = plot;

@@ -1,6 +1,8 @@
 /** One metric: type, help, a query that suits the type, labels with their values, requesters. */
 
+import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
+import { lazy } from "../app/lazy";
 import { request } from "../api/client";
 import type { CardinalityReport, Labels, QueryData } from "../api/types";
 import { setParams, useAddress } from "../app/router";
@@ -9,8 +11,11 @@ import { countLabels, labelName, metricSelector } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { Figures, Name, PageLink, QueryLink, Section, Show } from "../parts/view";
+import { type Kind, kindOf } from "./metric_kind";
 import { Requesters } from "./requesters";
 import type { Stored } from "./stored";
+
+const MetricGraphs = lazy((extras) => extras.MetricGraphs);
 
 /** Maximum number of series that are read to count labels and values. */
 const SERIES_MAX = 10_000;
@@ -28,8 +33,8 @@ interface ValueRow {
 }
 
 /** Returns a query that suits the type of a metric, and the display that suits the query. */
-export function queryFor(metric: string, type: string): string {
-  const selector = metricSelector(metric);
+export function queryFor(metric: string, type: string, matchers: Labels = {}): string {
+  const selector = metricSelector(metric, matchers);
   if (type === "histogram" && metric.endsWith("_bucket")) {
     return `histogram_quantile(0.95, sum by (le) (rate(${selector}[5m])))`;
   }
@@ -40,7 +45,8 @@ export function queryFor(metric: string, type: string): string {
 
 export function MetricDetail({ metric, stored }: { metric: string; stored: Stored }) {
   const row = stored.metrics.find(({ name }) => name === metric);
-  const type = row?.type ?? "unknown";
+  const kind = row ?? kindOf(metric, {});
+  const { type, unit } = kind;
   const query = queryFor(metric, type);
   const loaded = useLoad(`series ${metric}`, async (signal) => {
     const start = Math.floor(Date.now() / 1000) - RECENT_S;
@@ -50,24 +56,36 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   return (
     <>
       <p class="muted">{row?.help || "No help text was sent with this metric."}</p>
-      {stored.costs && <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries} />}
+      {stored.costs ? <Costs metric={metric} kind={kind} newSeries={row?.newSeries} /> : <Figures items={kindFigures(kind)} />}
       <Rate metric={metric} bytesPerSample={stored.costs?.bytesPerSample ?? 0} />
       <p>Open: <QueryLink expr={query}><code>{query}</code></QueryLink></p>
-      <Show loaded={loaded}>{(series) => <LabelTables metric={metric} series={series} />}</Show>
+      <Show loaded={loaded}>
+        {(series) => (
+          <>
+            <LabelTables metric={metric} series={series} />
+            <MetricGraphs metric={metric} type={type} unit={unit} series={series} />
+          </>
+        )}
+      </Show>
       {stored.costs && <Section title="Who uses it"><Requesters usage={row?.usage} /></Section>}
     </>
   );
 }
 
-function Costs({ metric, type, unit, newSeries }: { metric: string; type: string; unit: string; newSeries?: number }) {
+function kindFigures({ type, unit, isTypeFromName, isUnitFromName }: Kind): Array<[name: string, value: ComponentChildren, hint?: string]> {
+  const fromName = (text: string, isFromName: boolean) => (isFromName ? <>{text} <span class="muted from-name">from the name</span></> : text || "–");
+  const hint = "The sender sent no metadata; the name follows a convention";
+  return [["Type", fromName(type, isTypeFromName), isTypeFromName ? hint : undefined], ["Unit", fromName(unit, isUnitFromName), isUnitFromName ? hint : undefined]];
+}
+
+function Costs({ metric, kind, newSeries }: { metric: string; kind: Kind; newSeries?: number }) {
   const loaded = useLoad(`cost ${metric}`, async (signal) => (await request<CardinalityReport>("status/cardinality", { params: { "match[]": metricSelector(metric), limit: 1 }, signal })).data.total);
   return (
     <Show loaded={loaded}>
       {(cost) => (
         <Figures
           items={[
-            ["Type", type],
-            ["Unit", unit || "–"],
+            ...kindFigures(kind),
             ["Series", count(cost.series)],
             ["New series", newSeries === undefined ? "–" : count(newSeries), "In the last hour; – if the metric is not in the list of those with the most new series"],
             ["Memory", bytes(cost.memoryBytes), "Series, labels and samples in memory"],

@@ -16,7 +16,7 @@ export function Metrics() {
   return (
     <Page
       title={metric === "" ? "Metrics" : metric}
-      controls={metric !== "" && <button type="button" onClick={() => setParams({ metric: undefined, label: undefined })}>All metrics</button>}
+      controls={metric !== "" && <button type="button" onClick={() => setParams({ metric: undefined, label: undefined, by: undefined, range: undefined })}>All metrics</button>}
       about={metric === "" && loaded.data?.costs && "Metrics with series in memory. Memory is estimated from the average of all series; new series are those of the last hour."}
     >
       <Show loaded={loaded}>
@@ -27,7 +27,8 @@ export function Metrics() {
 }
 
 /** Columns that need no view of the whole server. */
-const NAME_COLUMNS = ["name", "type", "help"];
+const NAME_COLUMNS = ["name", "type", "unit", "help"];
+const FROM_NAME = "From the name: the sender sent no metadata";
 
 function MetricList({ stored }: { stored: Stored }) {
   const { metrics, costs } = stored;
@@ -36,7 +37,8 @@ function MetricList({ stored }: { stored: Stored }) {
   const { series: seriesInMemory, bytesPerSeries, bytesPerSample } = costs ?? { series: 0, bytesPerSeries: 0, bytesPerSample: 0 };
   const all: Array<Column<MetricRow>> = [
     { id: "name", title: "Metric", value: ({ name }) => name, cell: ({ name }) => <PageLink page="explore" params={{ metric: name }}><Name text={name} /></PageLink>, isName: true },
-    { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type }) => <span class="tag">{type}</span> },
+    { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type, isTypeFromName }) => <span class={isTypeFromName ? "tag guessed" : "tag"} title={isTypeFromName ? FROM_NAME : undefined}>{type}</span> },
+    { id: "unit", title: "Unit", value: ({ unit }) => unit, cell: ({ unit, isUnitFromName }) => <span class={isUnitFromName ? "guessed" : ""} title={isUnitFromName ? FROM_NAME : undefined}>{unit}</span>, isMinor: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
     { id: "memory", title: "≈ Memory", hint: "Series times the average memory of a series", value: ({ series }) => series, cell: ({ series }) => bytes(series * bytesPerSeries), isNumber: true, isMinor: true },
     { id: "new", title: "New series", hint: `Series created in the last hour; – if the metric is not among the ${CHURN_MAX} with the most`, value: ({ newSeries = 0 }) => newSeries, cell: ({ newSeries }) => (newSeries === undefined ? "–" : count(newSeries)), isNumber: true, isMinor: true },
@@ -61,7 +63,7 @@ function MetricList({ stored }: { stored: Stored }) {
         columns={columns}
         rows={metrics}
         rowKey={({ name }) => name}
-        text={({ name, help, type }) => `${name} ${type} ${help}`}
+        text={({ name, help, type, unit }) => `${name} ${type} ${unit} ${help}`}
         sort={costs ? "series" : undefined}
         noun="metric"
         empty={costs ? "The store has no series in memory." : "There are no series that you may see."}

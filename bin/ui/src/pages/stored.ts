@@ -2,6 +2,7 @@
 
 import { isTenant, request } from "../api/client";
 import type { Churn, Metadata, NameCount, TsdbStatus, Usage, UsageEntry } from "../api/types";
+import { type Kind, kindOf } from "./metric_kind";
 import { loadOwnMetrics } from "./own_metrics";
 
 /** Maximum number of listed metrics. */
@@ -9,12 +10,9 @@ export const METRICS_MAX = 10_000;
 /** Maximum number of metrics that `status/churn` lists: those with the most new series. */
 export const CHURN_MAX = 100;
 
-export interface MetricRow {
+export interface MetricRow extends Kind {
   name: string;
   series: number;
-  type: string;
-  unit: string;
-  help: string;
   usage?: UsageEntry;
   /** Of the last hour; undefined if `status/churn` lists other metrics only. */
   newSeries?: number;
@@ -33,16 +31,6 @@ export interface Costs {
   bytesPerSeries: number;
   /** Average disk usage of a sample in blocks; 0 if there are no blocks. */
   bytesPerSample: number;
-}
-
-const SUFFIXES = ["_bucket", "_count", "_sum", "_total", "_info"];
-
-/** Returns the metadata of a metric, or of its metric family if it has none. */
-export function metadataOf(name: string, all: Record<string, Metadata[]>): Metadata | undefined {
-  const own = all[name]?.[0];
-  if (own) return own;
-  const suffix = SUFFIXES.find((end) => name.endsWith(end));
-  return suffix === undefined ? undefined : all[name.slice(0, -suffix.length)]?.[0];
 }
 
 /** Loads and joins everything that the user may see. */
@@ -64,8 +52,7 @@ async function loadNames(signal: AbortSignal): Promise<Stored> {
 }
 
 function toRow(name: string, metadata: Record<string, Metadata[]>): MetricRow {
-  const { type = "unknown", unit = "", help = "" } = metadataOf(name, metadata) ?? {};
-  return { name, series: 0, type, unit, help };
+  return { name, series: 0, ...kindOf(name, metadata) };
 }
 
 /** Returns the new series by metric, as far as they are listed. */

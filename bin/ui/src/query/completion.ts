@@ -19,7 +19,8 @@ interface Matcher {
 
 const cached = new Map<string, { at: number; value: Promise<unknown> }>();
 
-function load<T>(path: string, params: Record<string, string | number | undefined> = {}): Promise<T> {
+/** Requests a list, at most once a minute. */
+export function load<T>(path: string, params: Record<string, string | number | undefined> = {}): Promise<T> {
   const key = path + JSON.stringify(params);
   const old = cached.get(key);
   if (old && Date.now() - old.at < FRESH_FOR_MS) return old.value as Promise<T>;
@@ -30,7 +31,8 @@ function load<T>(path: string, params: Record<string, string | number | undefine
   return value;
 }
 
-function recent(): { start: number; limit: number } {
+/** Returns the range and the limit of the lists. */
+export function recent(): { start: number; limit: number } {
   // Rounded, so that requests of the same minute are equal.
   return { start: Math.floor((Date.now() - RECENT_MS) / FRESH_FOR_MS) * (FRESH_FOR_MS / 1000), limit: OFFERED_MAX };
 }

@@ -10,18 +10,23 @@ export function HistoryMenu({ onChoose }: { onChoose: (query: string) => void })
   const queries = useStore(history);
   const dialog = useRef<HTMLDialogElement>(null);
   const [find, setFind] = useState("");
+  const [isOpen, setIsOpen] = useState(false);
+  const open = () => {
+    setIsOpen(true);
+    dialog.current?.showModal();
+  };
   const found = queries.filter((query) => query.toLowerCase().includes(find.toLowerCase()));
   return (
     <>
-      <button type="button" class="quiet" onClick={() => dialog.current?.showModal()}>History</button>
-      <dialog ref={dialog} class="history" aria-label="Earlier queries">
+      <button type="button" class="quiet" onClick={open}>History</button>
+      <dialog ref={dialog} class="history" aria-label="Earlier queries" onClose={() => setIsOpen(false)}>
         <div class="table-tools">
           <h2>Earlier queries</h2>
           <Search value={find} onInput={setFind} label="Search earlier queries" />
         </div>
         {found.length === 0 && <p class="empty">{queries.length === 0 ? "No query ran in this browser yet." : "No earlier query contains this text."}</p>}
         <ul>
-          {found.map((query) => (
+          {isOpen && found.map((query) => (
             <li key={query}>
               <button
                 type="button"

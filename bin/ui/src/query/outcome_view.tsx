@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { lazy } from "../app/lazy";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { MatrixElement, QueryStats } from "../api/types";
+import type { Labels, MatrixElement, QueryData, QueryStats } from "../api/types";
 import type { Answer } from "../api/client";
 import { ResizeHandle } from "../chart/height";
 import { LineChart } from "../chart/line_chart";
@@ -11,12 +11,14 @@ import { count, plural } from "../parts/format";
 import { printDuration } from "../parts/time";
 import { Cost } from "./cost";
 import { Legend } from "./legend";
-import { type Mode, type Panel, letterOf } from "./panel_state";
+import { type Mode, type Panel, exprsOf, letterOf, withExpr } from "./panel_state";
 import { ResultTable } from "./result_table";
 import type { Outcome, Part } from "./run";
 
+const DidYouMean = lazy((extras) => extras.DidYouMean);
 const ExplainView = lazy((extras) => extras.ExplainView);
 const HeatChart = lazy((extras) => extras.HeatChart);
+const LabelTable = lazy((extras) => extras.LabelTable);
 
 interface Props {
   index: number;
@@ -30,12 +32,42 @@ export function OutcomeView({ index, panel, outcome, isRunning, onChange }: Prop
   if (!outcome) return isRunning ? <p class="empty" role="status">Running…</p> : null;
   return (
     <div class={isRunning ? "outcome stale" : "outcome"} aria-busy={isRunning}>
+      {outcome.kind !== "explain" && <Names outcome={outcome} panel={panel} onChange={onChange} />}
       {outcome.kind === "table" && <Parts parts={outcome.parts}>{({ row, answer }) => <ResultTable id={row === 0 ? `t${index}` : `t${index}-${row}`} data={answer.data} />}</Parts>}
       {outcome.kind === "graph" && <GraphView panel={panel} outcome={outcome} onChange={onChange} />}
       {outcome.kind === "explain" && <Parts parts={outcome.parts}>{({ answer }) => <ExplainView explained={answer.data} />}</Parts>}
       {outcome.parts.map(({ row, answer }) => answer && <Cost key={row} letter={outcome.parts.length > 1 ? letterOf(row) : undefined} stats={statsOf(answer.data)} totalSeconds={answer.seconds} size={answer.size} isShared={answer.isShared} />)}
     </div>
   );
+}
+
+/** The labels of the result. If it is empty, names that do not exist. */
+function Names({ outcome, panel, onChange }: { outcome: Exclude<Outcome, { kind: "explain" }>; panel: Panel; onChange: Props["onChange"] }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const sets = useMemo(() => outcome.parts.flatMap(({ answer }) => (answer ? setsOf(answer.data) : [])), [outcome]);
+  const exprs = exprsOf(panel);
+  // Not of a node of the tree, which is no query that the user wrote.
+  const isEmpty = ({ row, expr, answer }: Part<QueryData>) => answer && expr === exprs[row] && answer.data.resultType !== "scalar" && answer.data.resultType !== "string" && answer.data.result.length === 0;
+  const replace = (row: number) => (expr: string) => {
+    const { expr: first, more } = withExpr(panel, row, expr);
+    onChange({ expr: first, more });
+  };
+  return (
+    <>
+      {outcome.parts.filter(isEmpty).map(({ row, expr }) => <DidYouMean key={row} expr={expr} onReplace={replace(row)} />)}
+      {sets.length > 1 && (
+        <details class="label-stats" onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+          <summary>Labels of the result</summary>
+          {isOpen && <LabelTable sets={sets} />}
+        </details>
+      )}
+    </>
+  );
+}
+
+function setsOf(data: QueryData): Labels[] {
+  if (data.resultType === "scalar" || data.resultType === "string") return [];
+  return (data.result as Array<{ metric: Labels }>).map(({ metric }) => metric);
 }
 
 /** The result of each expression, under its letter if there are several. */

@@ -12,7 +12,7 @@ import { toCsv } from "./export";
 import { remember } from "./history";
 import { HistoryMenu, Start } from "./history_menu";
 import { OutcomeView } from "./outcome_view";
-import { EXPRS_MAX, type Panel, type Tab, exprsOf, letterOf } from "./panel_state";
+import { EXPRS_MAX, type Panel, type Tab, exprsOf, letterOf, withExpr } from "./panel_state";
 import { type Outcome, formatQuery, runPanel } from "./run";
 import { useEstimate } from "./use_estimate";
 
@@ -36,6 +36,7 @@ interface Chosen {
   of: string;
 }
 
+const Share = lazy((extras) => extras.Share);
 const TreeView = lazy((extras) => extras.TreeView);
 
 /** The same list at each run, so that the editor is not updated. */
@@ -117,6 +118,7 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
           <button type="button" class="quiet" disabled={texts.length >= EXPRS_MAX} title="Show another expression in the same graph" onClick={() => setTexts([...texts, ""])}>Add query</button>
           <HistoryMenu onChoose={runText} />
           <button type="button" class="quiet" disabled={texts.every((text) => text.trim() === "")} onClick={() => void format()}>Format</button>
+          <ShareMenu panel={panel} onOpen={(opened) => change(opened)} />
           <Download outcome={outcome} />
           <button type="button" class="quiet" onClick={onCopy}>Copy panel</button>
           <button type="button" class="quiet" disabled={count < 2} title="Give all panels the range and the end of this one" onClick={onSpread}>Range to all</button>
@@ -132,12 +134,6 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
       {isEmpty ? <Start onChoose={runText} /> : <OutcomeView index={index} panel={panel} outcome={outcome} isRunning={isRunning} onChange={change} />}
     </section>
   );
-}
-
-/** Returns the panel with another expression in a row. */
-function withExpr(panel: Panel, row: number, expr: string): Panel {
-  const exprs = exprsOf(panel).map((old, i) => (i === row ? expr : old));
-  return { ...panel, expr: exprs[0] ?? "", more: exprs.slice(1) };
 }
 
 /** Runs the panel's query when the panel or `round` changes, and at the refresh interval. */
@@ -219,6 +215,25 @@ function Annotations({ annotations, letter }: { annotations: Annotation[]; lette
       {annotations.map(({ level, text }) => (
         <p key={text} class={`message ${level}`} role={level === "error" ? "alert" : "status"}>{letter !== undefined && `${letter}: `}{text}</p>
       ))}
+    </>
+  );
+}
+
+/** A dialog with the link of the page and saved panels. */
+function ShareMenu({ panel, onOpen }: { panel: Panel; onOpen: (panel: Panel) => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [isOpen, setIsOpen] = useState(false);
+  const open = () => {
+    setIsOpen(true);
+    dialog.current?.showModal();
+  };
+  return (
+    <>
+      <button type="button" class="quiet" onClick={open}>Share</button>
+      <dialog ref={dialog} class="share" aria-label="Share and save" onClose={() => setIsOpen(false)}>
+        {isOpen && <Share panel={panel} onOpen={(opened) => (dialog.current?.close(), onOpen(opened))} />}
+        <form method="dialog"><button type="submit">Close</button></form>
+      </dialog>
     </>
   );
 }

@@ -44,6 +44,12 @@ export function exprsOf({ expr, more }: Panel): string[] {
   return [expr, ...more];
 }
 
+/** Returns the panel with another expression in a row. */
+export function withExpr(panel: Panel, row: number, expr: string): Panel {
+  const exprs = exprsOf(panel).map((old, i) => (i === row ? expr : old));
+  return { ...panel, expr: exprs[0] ?? "", more: exprs.slice(1) };
+}
+
 /** Returns the letter that tells the expressions of a panel apart. */
 export function letterOf(row: number): string {
   return String.fromCharCode(65 + row);

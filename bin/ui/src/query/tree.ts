@@ -113,7 +113,15 @@ export function labelStats(sets: Labels[]): LabelStats[] {
     const top = [...values].sort((a, b) => b[1] - a[1]).slice(0, VALUES_MAX);
     return { name, nValues: values.size, top };
   });
+  const names = countNames(sets);
+  if (names.length > 1) all.push({ name: "__name__", nValues: names.length, top: names.slice(0, VALUES_MAX) });
   return all.sort((a, b) => b.nValues - a.nValues || (a.name < b.name ? -1 : 1));
+}
+
+/** Returns the metric names of series with their number of series, the most frequent first. */
+function countNames(sets: Labels[]): Array<[name: string, series: number]> {
+  const counts = countKeys(sets.flatMap(({ __name__: name }) => (name === undefined ? [] : [name])));
+  return [...counts].sort((a, b) => b[1] - a[1]);
 }
 
 export interface Side {
