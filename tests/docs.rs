@@ -1,5 +1,8 @@
 //! The pages name every flag and metric of the program, and the programs that they configure work.
 
+mod blocks;
+mod guides;
+mod readme;
 mod senders;
 
 use std::collections::BTreeSet;
