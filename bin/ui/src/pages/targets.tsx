@@ -126,10 +126,11 @@ async function loadTargets(job: string, find: string, signal: AbortSignal): Prom
   ]);
   const byLabels = (elements: VectorElement[]) => new Map(elements.map((element) => [keyOf(element.metric), numberOf(element)]));
   const [time, duration, scraped] = [byLabels(times), byLabels(durations), byLabels(samples)];
-  return ups.map((element) => {
+  const targets = ups.map((element): Target => {
     const key = keyOf(element.metric);
     return { labels: element.metric, key, isUp: numberOf(element) !== 0, lastMs: (time.get(key) ?? 0) * 1000, durationS: duration.get(key) ?? NaN, samples: scraped.get(key) ?? NaN };
   });
+  return targets.sort((a, b) => Number(a.isUp) - Number(b.isUp) || (a.key < b.key ? -1 : 1));
 }
 
 const keyOf = (labels: Labels) => printLabels(labels, new Set(["__name__"]));
@@ -153,8 +154,8 @@ function JobTargets({ job, targets, find }: { job: string; targets: number; find
           rows={rows}
           rowKey={({ key }) => key}
           noun="target"
-          extent={targets > rows.length ? `${count(rows.length)} of ${plural(targets, "target")}, down ones first` : undefined}
-          controls={<></>}
+          controls={targets > rows.length && <></>}
+          extent={`${count(rows.length)} of ${plural(targets, "target")}, down ones first`}
           isShort
           empty="The targets are gone."
         />
