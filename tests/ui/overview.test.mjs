@@ -103,7 +103,7 @@ describe("overview", { skip: missing() }, () => {
     await page.getByText("full in 2 h at the rate of the last 60 min").waitFor();
     const bad = await page.locator(".tile.bad").allInnerTexts();
     deepStrictEqual(bad.map((text) => text.split("\n").slice(0, 2)), [["Rejects since startup", "42"], ["Disk", bad[1].split("\n")[1]], ["Late senders", "2"]]);
-    match(bad[2], /silent · 10\.0\.0\.1, behind · 10\.0\.0\.1/);
+    match(bad[2], /silent · 10\.0\.0\.1 Prometheus\/3, behind · 10\.0\.0\.1 Prometheus\/3/);
     match(await tile(page, "Samples/s").innerText(), /50\nof 4 senders/);
     await settle(page);
     deepStrictEqual([...problems, ...(await violations(page))], []);

@@ -139,7 +139,7 @@ function JobTargets({ job, targets, find }: { job: string; targets: number; find
   const loaded = useLoad(`targets of ${job} ${find}`, (signal) => loadTargets(job, find, signal), POLL_MS);
   const columns: Array<Column<Target>> = [
     { id: "state", title: "State", value: ({ isUp }) => (isUp ? 1 : 0), cell: ({ isUp }) => <span class={isUp ? "tag" : "tag bad"}>{isUp ? "up" : "down"}</span> },
-    { id: "instance", title: "Target", value: ({ labels }) => labels["instance"] ?? "", cell: ({ labels, key }) => <><QueryLink expr={printLabels(labels)}><b>{labels["instance"] ?? key}</b></QueryLink> <code class="muted">{printLabels(labels, SHOWN)}</code></>, isName: true },
+    { id: "instance", title: "Target", value: ({ labels }) => labels["instance"] ?? "", cell: ({ labels, key }) => <><QueryLink expr={printLabels(labels)}><b>{labels["instance"] ?? key}</b></QueryLink> {Object.keys(labels).some((name) => !SHOWN.has(name)) && <code class="muted">{printLabels(labels, SHOWN)}</code>}</>, isName: true },
     { id: "last", title: "Last sample", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <span class={Date.now() - lastMs > OLD_MS ? "tag warn" : ""}><Ago ms={lastMs} /></span>, isNumber: true },
     { id: "duration", title: "Scrape", hint: "scrape_duration_seconds", value: ({ durationS }) => durationS, cell: ({ durationS }) => (Number.isNaN(durationS) ? "–" : seconds(durationS)), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", hint: "scrape_samples_scraped", value: ({ samples }) => samples, cell: ({ samples }) => (Number.isNaN(samples) ? "–" : count(samples)), isNumber: true, isMinor: true },

@@ -138,7 +138,7 @@ function Tiles({ state: { own, senders, late, rejects, teams }, history }: { sta
       <Tile id="rejects" title="Rejects since startup" page="teams" value={count(rejects.reduce((sum, one) => sum + one.count, 0))} note={last ? `last: ${last.reason}, ${ago(last.lastMs)}` : "nothing was rejected"} isBad={last !== undefined && Date.now() - last.lastMs < RECENT_MS} shown="Rejects per second" {...shared} />
       <Tile id="memory" title="Memory in use" page="store" value={bytes(used)} note={limit > 0 ? `${percent(used / limit)} of ${bytes(limit)}` : ""} format={bytes} {...shared} />
       <Tile id="disk" title="Disk" page="store" value={bytes(blocks + log)} note={<DiskNote free={free} volume={volume} forecast={history?.forecast} />} isBad={volume > 0 && isFilling(free, volume, history?.forecast)} format={bytes} {...shared} />
-      <Tile id="senders" title="Late senders" page="senders" value={count(late.length)} note={late.length === 0 ? (senders.length === 0 ? "nobody wrote since startup" : "none is silent for 2 min or 5 min behind") : late.slice(0, LISTED_MAX).map(nameOf).join(", ")} isBad={late.length > 0} {...shared} />
+      <Tile id="senders" title="Late senders" page="senders" value={count(late.length)} note={late.length === 0 ? (senders.length === 0 ? "nobody wrote since startup" : "none is silent for 2 min or 5 min behind") : late.slice(0, LISTED_MAX).map((sender) => `${nameOf(sender)} ${sender.userAgent}`.trim()).join(", ")} isBad={late.length > 0} {...shared} />
     </div>
   );
 }
