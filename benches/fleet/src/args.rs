@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::client::parse_url;
 use crate::fleet::{ACTIVE_SERIES_MAX, FleetOptions, SERIES_PER_NODE_MAX};
 use crate::message::Version;
+use crate::training::TrainingCommand;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: u64 = 256;
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Compare how Varve and its peers store days of data and answer queries over them
     History(HistoryArgs),
+    /// Simulate a training cluster with faults, and score the alerts that find them
+    #[command(subcommand)]
+    Training(TrainingCommand),
 }
 
 /// Parameters of the fleet.
@@ -406,18 +410,18 @@ pub(crate) fn now_ms() -> i64 {
     )
 }
 
-fn millis(duration: Duration) -> i64 {
+pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Parses a duration such as `1h30m`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration: Option<jiff::SignedDuration> = text.parse().ok();
     let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
     duration.ok_or_else(|| "expected a duration, for example 1h30m".to_owned())
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         interval if interval.as_millis() == 0 => Err("must be at least 1ms".to_owned()),
         interval => Ok(interval),
@@ -436,7 +440,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a time into milliseconds.
-fn parse_time(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     if let Ok(seconds) = text.parse::<i64>() {
         return seconds
             .checked_mul(1000)

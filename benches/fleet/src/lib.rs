@@ -32,6 +32,7 @@ mod server;
 mod server_process;
 mod statistics;
 mod table;
+mod training;
 mod unbounded;
 mod verify;
 mod write;
@@ -57,5 +58,6 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::NoisyNeighbor(args) => noisy_neighbor::noisy_neighbor(args),
         Command::Compare(args) => compare::compare(args),
         Command::History(args) => history::history(args),
+        Command::Training(command) => training::training(command),
     }
 }

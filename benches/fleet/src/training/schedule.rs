@@ -1,0 +1,420 @@
+//! Jobs and pods of the training cluster: jobs arrive, are gang-scheduled, lose a pod that is
+//! replaced, and end. All is drawn before the first scrape.
+//!
+//! Invariants
+//! 1. A GPU belongs to one pod at a time. A node is used again in the round after its pod ended.
+//! 2. Times are rounds (scrapes). The first jobs began before round 0.
+
+use std::collections::BTreeSet;
+
+use super::random::Random;
+
+/// GPUs and InfiniBand ports of a node.
+pub(super) const GPUS: usize = 8;
+/// Nodes below one leaf switch.
+pub(super) const LEAF: usize = 16;
+/// Rounds for which a job is idle after one of its pods was replaced: the framework starts again.
+const RESTART_ROUNDS: i64 = 8;
+/// Rounds between the creation of pods and the first step of the job.
+const START_ROUNDS: i64 = 4;
+/// Share of the nodes that replace others.
+const SPARE_SHARE: f64 = 0.04;
+/// Sizes of jobs in nodes, with weights. Most jobs are small, most GPUs belong to large ones.
+const SIZES: [(usize, f64); 10] = [
+    (1, 0.22),
+    (2, 0.14),
+    (4, 0.16),
+    (8, 0.16),
+    (16, 0.12),
+    (32, 0.09),
+    (64, 0.06),
+    (128, 0.03),
+    (256, 0.015),
+    (512, 0.005),
+];
+const TEAMS: [&str; 5] = ["pretraining", "posttraining", "vision", "speech", "eval"];
+
+/// How Kubernetes knows a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Job,
+    StatefulSet,
+    JobSet,
+    PyTorchJob,
+    MpiJob,
+}
+
+/// What the cluster's owner asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScheduleOptions {
+    pub(super) seed: u64,
+    pub(super) n_nodes: usize,
+    pub(super) n_rounds: i64,
+    /// Number of jobs of which only a part is scheduled.
+    pub(super) n_half_scheduled: usize,
+}
+
+/// A job.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) team: &'static str,
+    pub(super) owner: Owner,
+    pub(super) n_pods: usize,
+    pub(super) gpus_per_pod: usize,
+    pub(super) created: i64,
+    pub(super) end: i64,
+    /// A job that never starts: the last half of its pods stays pending.
+    pub(super) is_half_scheduled: bool,
+    /// The round in which a pod is replaced.
+    pub(super) restart: Option<i64>,
+    /// Number of pipeline stages. Stages have different load.
+    pub(super) n_stages: usize,
+    /// The first pod does not use its GPUs, by design.
+    pub(super) has_idle_rank: bool,
+    /// The job evaluates its model between phases of training.
+    pub(super) evaluates: bool,
+}
+
+/// A pod.
+#[derive(Debug, Clone)]
+pub(super) struct Pod {
+    pub(super) job_idx: usize,
+    /// Its number in the job.
+    pub(super) rank: usize,
+    pub(super) name: String,
+    /// `None` if it is never scheduled.
+    pub(super) node: Option<usize>,
+    pub(super) first_gpu: usize,
+    pub(super) created: i64,
+    pub(super) end: i64,
+}
+
+/// All jobs and pods.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    pub(super) jobs: Vec<Job>,
+    /// In the order of their creation.
+    pub(super) pods: Vec<Pod>,
+}
+
+impl Job {
+    /// Returns the id that the rules give the job.
+    pub(super) fn id(&self) -> String {
+        format!("{}/{}", self.team, self.name)
+    }
+
+    /// Returns `true` if the job computes.
+    pub(super) fn is_running(&self, round: i64) -> bool {
+        let restarts = self
+            .restart
+            .is_some_and(|from| (from..from + RESTART_ROUNDS).contains(&round));
+        let is_started = round >= self.created + START_ROUNDS && round < self.end;
+        is_started && !restarts && !self.is_half_scheduled
+    }
+}
+
+impl Schedule {
+    /// Draws the schedule. The result depends only on the options.
+    pub(super) fn draw(options: ScheduleOptions) -> Self {
+        let mut drawing = Drawing {
+            options,
+            random: Random::new(options.seed, 1),
+            free: (0..options.n_nodes).collect(),
+            released: Vec::new(),
+            running: Vec::new(),
+            half_scheduled: half_scheduled_rounds(options),
+            schedule: Self {
+                jobs: Vec::new(),
+                pods: Vec::new(),
+            },
+        };
+        for round in 0..options.n_rounds {
+            drawing.step(round);
+        }
+        let mut schedule = drawing.schedule;
+        schedule.pods.sort_by_key(|pod| pod.created);
+        schedule
+    }
+}
+
+fn half_scheduled_rounds(options: ScheduleOptions) -> Vec<i64> {
+    let mut random = Random::new(options.seed, 2);
+    let last = (options.n_rounds - 60).max(41);
+    let mut rounds: Vec<i64> = (0..options.n_half_scheduled)
+        .map(|_| random.rounds(40, last))
+        .collect();
+    rounds.sort_unstable_by(|a, b| b.cmp(a));
+    rounds
+}
+
+/// The state of the scheduler at a round.
+struct Drawing {
+    options: ScheduleOptions,
+    random: Random,
+    free: BTreeSet<usize>,
+    /// Nodes that are free from the next round on.
+    released: Vec<usize>,
+    /// Jobs that have not ended.
+    running: Vec<usize>,
+    /// Rounds in which a job is scheduled by half, the next one last.
+    half_scheduled: Vec<i64>,
+    schedule: Schedule,
+}
+
+impl Drawing {
+    fn step(&mut self, round: i64) {
+        self.free.extend(self.released.drain(..));
+        self.end_jobs(round);
+        self.replace_pods(round);
+        if self
+            .half_scheduled
+            .last()
+            .is_some_and(|due| *due <= round && !self.free.is_empty())
+        {
+            self.half_scheduled.pop();
+            self.start_half_scheduled(round);
+        }
+        self.start_jobs(round);
+    }
+
+    fn end_jobs(&mut self, round: i64) {
+        let jobs = &self.schedule.jobs;
+        let ended: Vec<usize> = self
+            .running
+            .iter()
+            .copied()
+            .filter(|&idx| jobs[idx].end == round)
+            .collect();
+        self.running.retain(|idx| !ended.contains(idx));
+        for pod in &self.schedule.pods {
+            if pod.end == round && ended.contains(&pod.job_idx) {
+                self.released.extend(pod.node);
+            }
+        }
+        // Two pods of half a node release it twice.
+        self.released.sort_unstable();
+        self.released.dedup();
+    }
+
+    /// Replaces one pod of each job that restarts in this round. The other pods stay.
+    fn replace_pods(&mut self, round: i64) {
+        for job_idx in self.running.clone() {
+            let job = &self.schedule.jobs[job_idx];
+            if job.restart != Some(round) {
+                continue;
+            }
+            let end = job.end;
+            let base = job.name.clone();
+            // Other owners give the successor the name of its predecessor.
+            let is_renamed = matches!(job.owner, Owner::Job | Owner::JobSet);
+            let Some(node) = self.free.pop_first() else {
+                self.schedule.jobs[job_idx].restart = None;
+                continue;
+            };
+            let rank = self.random.index(job.n_pods);
+            let old = self
+                .schedule
+                .pods
+                .iter_mut()
+                .find(|pod| pod.job_idx == job_idx && pod.rank == rank && pod.end == end)
+                .expect("a pod of each rank runs until the end of its job");
+            old.end = round;
+            self.released.extend(old.node);
+            let suffix = self.random.index(1 << 20);
+            let name = if is_renamed {
+                format!("{base}-{rank}-{suffix:05x}")
+            } else {
+                format!("{base}-{rank}")
+            };
+            self.schedule.pods.push(Pod {
+                job_idx,
+                rank,
+                name,
+                node: Some(node),
+                first_gpu: 0,
+                created: round + 1,
+                end,
+            });
+        }
+    }
+
+    /// Starts jobs as long as a drawn size fits.
+    fn start_jobs(&mut self, round: i64) {
+        let reserve = (self.options.n_nodes as f64 * SPARE_SHARE).ceil() as usize;
+        let mut n_refused = 0;
+        while n_refused < 3 {
+            let n_pods = self.draw_size();
+            if n_pods + reserve > self.free.len() {
+                n_refused += 1;
+                continue;
+            }
+            let created = if round == 0 {
+                -self.random.rounds(60, 2_000)
+            } else {
+                round
+            };
+            // 20 minutes to a day; larger jobs run longer.
+            let shortest = 40.0 * (1.0 + (n_pods as f64).log2());
+            let length = shortest * (2_880.0 / shortest).powf(self.random.share());
+            let end = created.max(0) + length as i64;
+            if n_pods == 1 && self.random.happens(0.5) {
+                self.start_two_on_one_node(created, end);
+            } else {
+                let job_idx = self.add_job(n_pods, GPUS, created, end);
+                for rank in 0..n_pods {
+                    let node = self.free.pop_first();
+                    self.add_pod(job_idx, rank, node, 0);
+                }
+            }
+        }
+    }
+
+    fn start_two_on_one_node(&mut self, created: i64, end: i64) {
+        let node = self.free.pop_first();
+        for first_gpu in [0, GPUS / 2] {
+            let job_idx = self.add_job(1, GPUS / 2, created, end);
+            self.schedule.jobs[job_idx].restart = None;
+            self.add_pod(job_idx, 0, node, first_gpu);
+        }
+    }
+
+    fn start_half_scheduled(&mut self, round: i64) {
+        let n_scheduled = self.free.len().min(8);
+        let end = round + self.random.rounds(40, 80);
+        let job_idx = self.add_job(2 * n_scheduled, GPUS, round, end);
+        let job = &mut self.schedule.jobs[job_idx];
+        job.is_half_scheduled = true;
+        job.restart = None;
+        for rank in 0..2 * n_scheduled {
+            let node = if rank < n_scheduled {
+                self.free.pop_first()
+            } else {
+                None
+            };
+            self.add_pod(job_idx, rank, node, 0);
+        }
+    }
+
+    fn add_job(&mut self, n_pods: usize, gpus_per_pod: usize, created: i64, end: i64) -> usize {
+        let job_idx = self.schedule.jobs.len();
+        let random = &mut self.random;
+        let owners = [
+            Owner::Job,
+            Owner::StatefulSet,
+            Owner::JobSet,
+            Owner::PyTorchJob,
+            Owner::MpiJob,
+        ];
+        let can_restart = n_pods > 1 && end - created.max(0) > 200 && random.happens(0.3);
+        let restart = can_restart.then(|| random.rounds(created.max(0) + 60, end - 60));
+        let n_stages = match n_pods {
+            4.. if random.happens(0.3) => 4,
+            _ => 1,
+        };
+        self.schedule.jobs.push(Job {
+            name: format!("train-{job_idx:04}"),
+            team: TEAMS[random.index(TEAMS.len())],
+            owner: owners[random.index(owners.len())],
+            n_pods,
+            gpus_per_pod,
+            created,
+            end,
+            is_half_scheduled: false,
+            restart,
+            n_stages,
+            has_idle_rank: n_pods >= 8 && random.happens(0.1),
+            evaluates: random.happens(0.4),
+        });
+        self.running.push(job_idx);
+        job_idx
+    }
+
+    fn add_pod(&mut self, job_idx: usize, rank: usize, node: Option<usize>, first_gpu: usize) {
+        let job = &self.schedule.jobs[job_idx];
+        self.schedule.pods.push(Pod {
+            job_idx,
+            rank,
+            name: format!("{}-{rank}", job.name),
+            node,
+            first_gpu,
+            created: job.created,
+            end: job.end,
+        });
+    }
+
+    /// Draws a size of at most half of the cluster.
+    fn draw_size(&mut self) -> usize {
+        let mut left = self.random.share();
+        for (size, weight) in SIZES {
+            left -= weight;
+            if left < 0.0 {
+                return size.min((self.options.n_nodes / 2).max(1));
+            }
+        }
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule::draw(ScheduleOptions {
+            seed,
+            n_nodes: 64,
+            n_rounds: 720,
+            n_half_scheduled: 3,
+        })
+    }
+
+    #[test]
+    fn a_gpu_belongs_to_one_pod_at_a_time() {
+        let schedule = schedule(1);
+        let mut owner = vec![(i64::MIN, usize::MAX); 64 * GPUS];
+        let mut n_reused_at_once = 0;
+        for (pod_idx, pod) in schedule.pods.iter().enumerate() {
+            let Some(node) = pod.node else { continue };
+            let n_gpus = schedule.jobs[pod.job_idx].gpus_per_pod;
+            for gpu in pod.first_gpu..pod.first_gpu + n_gpus {
+                let before = &mut owner[node * GPUS + gpu];
+                assert!(before.0 <= pod.created, "{node}/{gpu}: {before:?}, {pod:?}");
+                n_reused_at_once += usize::from(before.0 >= pod.created - 1 && pod.created > 0);
+                *before = (pod.end, pod_idx);
+            }
+        }
+        assert!(
+            n_reused_at_once > 0,
+            "no node is used again within a minute"
+        );
+    }
+
+    #[test]
+    fn jobs_restart_end_and_are_scheduled_by_half() {
+        let schedule = schedule(2);
+        assert_eq!(
+            schedule
+                .jobs
+                .iter()
+                .filter(|job| job.is_half_scheduled)
+                .count(),
+            3
+        );
+        assert!(schedule.jobs.iter().any(|job| job.restart.is_some()));
+        assert!(schedule.jobs.iter().any(|job| job.gpus_per_pod == GPUS / 2));
+        let n_pending = schedule
+            .pods
+            .iter()
+            .filter(|pod| pod.node.is_none())
+            .count();
+        assert!(n_pending > 0);
+    }
+
+    #[test]
+    fn equal_options_give_equal_schedules() {
+        let texts = [3, 3, 4].map(|seed| format!("{:?}", schedule(seed)));
+        assert_eq!(texts[0], texts[1]);
+        assert_ne!(texts[0], texts[2]);
+    }
+}
