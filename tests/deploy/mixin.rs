@@ -23,6 +23,9 @@ const INFINIBAND: [&str; 5] = [
     "node_infiniband_rate_bytes_per_second",
 ];
 
+/// The Python package iptables-exporter exports it; the fleet has another exporter.
+const IPTABLES_EXPORTER: &str = "iptables_bytes_total";
+
 /// Returns the files of a directory of the repository.
 fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
@@ -351,6 +354,7 @@ fn known_in_clusters() -> BTreeSet<String> {
         ..FleetOptions::default()
     });
     let mut known: BTreeSet<String> = INFINIBAND.map(str::to_owned).into();
+    known.insert(IPTABLES_EXPORTER.to_owned());
     for place in 0..fleet.n_places() {
         let labels = fleet.labels(fleet.series_at(place, 0));
         known.extend(
@@ -403,6 +407,8 @@ fn the_cluster_pack_uses_metrics_of_the_fleet_and_of_kube_prometheus() {
         "kubelet_",
         "iptables_",
         "namespace_chain:",
+        "namespace_pod_chain:",
+        "node_traffic:",
     ];
     let server = Server::start(&[]);
     for query in &all {
