@@ -125,6 +125,21 @@ describe("graph", { skip: missing() }, () => {
     await close();
   });
 
+  test("the values at the pointer stay on a narrow screen", async () => {
+    const { page, problems, close } = await open(graph("node_load1"), { width: 390 });
+    const plot = await plotOf(page);
+    for (const x of [0.02, 0.3, 0.5, 0.7, 0.98]) {
+      for (let y = 0.05; y < 1 && (await page.locator(".tip").count()) === 0; y += 0.05) await page.mouse.move(plot.x + plot.width * x, plot.y + plot.height * y);
+      const tip = await page.locator(".tip").boundingBox();
+      ok(tip.x >= 0 && tip.x + tip.width <= 390, `from ${tip.x}, ${tip.width} px wide`);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      ok(overflow <= 0, `the page is ${overflow} px wider than the screen`);
+      await page.mouse.move(plot.x + plot.width * 0.5, plot.y - 80);
+    }
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("of many series near the pointer, ten are shown", async () => {
     const { page, close } = await open(graph(`wide_0 @ ${end / 1000}`) + at());
     const plot = await plotOf(page);

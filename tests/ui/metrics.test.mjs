@@ -8,7 +8,8 @@ describe("metrics page", { skip: missing() }, () => {
   let server;
   let browser;
   before(async () => {
-    server = await startServer();
+    // Without its own metrics, which change meanwhile.
+    server = await startServer({ flags: ["--self-scrape-interval=0s"] });
     browser = await startBrowser();
     const now = Date.now();
     const lines = [];
@@ -38,6 +39,33 @@ describe("metrics page", { skip: missing() }, () => {
     await page.getByRole("link", { name: "sum(rate(io_bytes_total[5m]))" }).waitFor();
     await settle(page);
     deepStrictEqual([...problems, ...(await violations(page))], []);
+    await close();
+  });
+
+  test("the numbers of the list and of a metric are those of the API", async () => {
+    const ask = async (path) => (await (await fetch(`${server.url}/api/v1/${path}`)).json()).data;
+    const value = async (query) => Number((await ask(`query?query=${encodeURIComponent(query)}`)).result[0]?.value[1] ?? 0);
+    const names = await ask("label/__name__/values");
+    const { headStats } = await ask("status/tsdb");
+    const { page, close } = await open("explore");
+    const figure = async (name) => page.locator(".figures > div").filter({ hasText: name }).first().locator("dd").innerText();
+    await page.getByRole("row", { name: "job_memory_bytes" }).waitFor();
+    deepStrictEqual([await figure("Metrics"), await figure("Series in memory")], [String(names.length), String(headStats.numSeries)]);
+    for (const name of names) {
+      strictEqual(await page.getByRole("row", { name }).locator("td").nth(3).innerText(), String(await value(`count(${name})`)), name);
+    }
+    await page.goto(`${server.url}/explore?metric=job_memory_bytes`);
+    await page.getByText("samples per second in the last five minutes").waitFor();
+    await settle(page);
+    strictEqual(await figure("Series"), String(await value("count(job_memory_bytes)")));
+    const rate = Number(/([\d.]+) samples per second/.exec(await page.getByText("samples per second").innerText())[1]);
+    const expected = (await value("sum(count_over_time(job_memory_bytes[5m]))")) / 300;
+    // A minute may have begun meanwhile.
+    ok(Math.abs(rate - expected) <= 30 / 300 + 0.001 && rate > 0, `${rate}, ${expected}`);
+    for (const label of ["job", "instance"]) {
+      const cells = page.getByRole("region", { name: "Labels" }).getByRole("row", { name: label }).locator("td");
+      deepStrictEqual((await cells.allInnerTexts()).slice(0, 3), [label, String(await value(`count(count by (${label}) (job_memory_bytes))`)), "30"]);
+    }
     await close();
   });
 

@@ -32,6 +32,8 @@ const FROM_NAME = "From the name: the sender sent no metadata";
 
 function MetricList({ stored }: { stored: Stored }) {
   const { metrics, costs } = stored;
+  // The list may lack metrics with few series.
+  const isPartial = metrics.length >= METRICS_MAX;
   const unused = metrics.filter(({ usage }) => !usage);
   const unusedSeries = unused.reduce((sum, { series }) => sum + series, 0);
   const { series: seriesInMemory, bytesPerSeries, bytesPerSample } = costs ?? { series: 0, bytesPerSeries: 0, bytesPerSample: 0 };
@@ -50,11 +52,11 @@ function MetricList({ stored }: { stored: Stored }) {
     <>
       {costs && <Figures
         items={[
-          ["Metrics", count(metrics.length)],
+          ["Metrics", isPartial ? `at least ${count(metrics.length)}` : count(metrics.length)],
           ["Series in memory", count(seriesInMemory)],
           ["Memory per series", bytes(bytesPerSeries), "Series, labels and samples in the head"],
           ["Disk per sample", bytesPerSample > 0 ? `${short(bytesPerSample)} B` : "no blocks yet", "Average of all blocks"],
-          ["Series of unused metrics", count(unusedSeries), "No query used their metric since the usage record began"],
+          ["Series of unused metrics", isPartial ? `at least ${count(unusedSeries)}` : count(unusedSeries), "No query used their metric since the usage record began"],
         ]}
       />}
       <DataTable
@@ -67,7 +69,7 @@ function MetricList({ stored }: { stored: Stored }) {
         sort={costs ? "series" : undefined}
         noun="metric"
         empty={costs ? "The store has no series in memory." : "There are no series that you may see."}
-        extent={metrics.length < METRICS_MAX ? undefined : costs ? `the ${count(METRICS_MAX)} metrics with the most series` : `the first ${count(METRICS_MAX)} metrics`}
+        extent={!isPartial ? undefined : costs ? `the ${count(METRICS_MAX)} metrics with the most series` : `the first ${count(METRICS_MAX)} metrics`}
       />
     </>
   );

@@ -69,7 +69,7 @@ function TimeField({ label, value, onValue }: { label: string; value: string; on
   return (
     <div class="joined time-field">
       <label class="field"><span>{label}</span><input type="text" spellcheck={false} autocomplete="off" size={24} aria-invalid={ms === undefined} value={value} onInput={(event) => onValue(event.currentTarget.value)} /></label>
-      <button type="button" aria-label={`Calendar: ${label}`} title="Calendar" onClick={() => calendar.current?.showPicker()}>Pick</button>
+      <button type="button" aria-label={`Pick ${label} in a calendar`} title="Calendar" onClick={() => calendar.current?.showPicker()}>Pick</button>
       <input ref={calendar} class="calendar" type="datetime-local" step={1} tabIndex={-1} aria-hidden="true" value={toInput(ms ?? Date.now())} onChange={(event) => pick(event.currentTarget.value)} />
     </div>
   );
