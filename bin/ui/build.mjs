@@ -1,6 +1,6 @@
-// Builds src/ into dist/: bundles for the shell with the overview, the query page and the chart, for the other pages
-// (src/pages/all.ts), for what the first graph does not need (src/extras.ts), and for the editor; one style sheet, the page,
-// and files.rs, the table of files that the server embeds. The output depends on nothing but the sources and the lockfile.
+// Builds src/ into dist/: bundles for the shell with the overview, the query page and the chart, for what these do not need
+// (src/extras.ts), and for the editor; one style sheet, the page, and files.rs, the table of files that the server embeds.
+// The output depends on nothing but the sources and the lockfile.
 //   node build.mjs          writes dist/
 //   node build.mjs --sizes  also checks the compressed sizes
 import { build } from "esbuild";

@@ -8,7 +8,7 @@ import "./style/query.css";
 import "./style/pages.css";
 import "uplot/dist/uPlot.min.css";
 import { render } from "preact";
-import { loadWhenIdle } from "./app/later";
+import { loadWhenIdle } from "./app/lazy";
 import { followLink, startRouter } from "./app/router";
 import { Shell } from "./app/shell";
 import { startTheme } from "./app/theme";

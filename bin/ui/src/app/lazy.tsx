@@ -1,35 +1,62 @@
-/** Components that the first graph does not need. One request loads all of them, when the first is shown. */
+/** Pages and parts of pages whose code the browser loads when it is idle, or when one of them is shown. */
 
-import type { ComponentType } from "preact";
+import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { returns } from "../api/client";
+import { useStore } from "../parts/store";
 
 type Extras = typeof import("../extras");
 
-let loading: Promise<Extras> | undefined;
+/** After an upgrade, the server has files of other names. */
+const FAILED = "This part of the page cannot be loaded. If the server was upgraded, load the page again in the browser.";
 
-/** Loads what the first graph does not need. A failed request is repeated by the next call. */
+let loading: Promise<Extras> | undefined;
+let loaded: Extras | undefined;
+
+/** Loads the code. A failed request is repeated by the next call. */
 export function loadExtras(): Promise<Extras> {
-  loading ??= import("../extras").catch((error: unknown) => {
-    loading = undefined;
-    throw error;
-  });
+  loading ??= import("../extras").then(
+    (extras) => (loaded = extras),
+    (error: unknown) => {
+      loading = undefined;
+      throw error;
+    },
+  );
   return loading;
 }
 
-/** Returns a component that shows the one that `pick` returns, once it is loaded. */
-export function lazy<P extends object>(pick: (extras: Extras) => ComponentType<P>): ComponentType<P> {
-  return (props: P) => {
-    const [state, setState] = useState<{ View?: ComponentType<P>; isFailed?: boolean }>({});
+/** Loads the code when the browser has nothing else to do, so that it is there when the server is not. */
+export function loadWhenIdle(): void {
+  const start = () => void loadExtras().catch(() => {});
+  // Safari has no idle callbacks.
+  if ("requestIdleCallback" in globalThis) requestIdleCallback(start);
+  else setTimeout(start, 1000);
+}
+
+/** Returns a component that shows the one that `pick` returns, once it is loaded; until then a notice in `frame`. */
+export function lazy<P extends object>(pick: (extras: Extras) => ComponentType<P>, frame = (notice: VNode) => notice): ComponentType<P> {
+  return function Lazy(props: P) {
+    const [state, setState] = useState<"waiting" | "loaded" | "failed">("waiting");
+    // When the server is back, the code is requested again.
+    const nReturns = useStore(returns);
     useEffect(() => {
+      if (loaded) return;
       let isGone = false;
       const show = (next: typeof state) => !isGone && setState(next);
-      loadExtras().then((extras) => show({ View: pick(extras) }), () => show({ isFailed: true }));
+      loadExtras().then(() => show("loaded"), () => show("failed"));
       return () => {
         isGone = true;
       };
-    }, []);
-    const { View, isFailed } = state;
-    if (View) return <View {...props} />;
-    return <p class="empty" role="status">{isFailed ? "This part of the page cannot be loaded. Reload the page." : "Loading…"}</p>;
+    }, [nReturns]);
+    if (loaded) {
+      const View = pick(loaded);
+      return <View {...props} />;
+    }
+    return frame(<p class="empty" role="status">{state === "failed" ? FAILED : "Loading…"}</p>);
   };
+}
+
+/** Returns a page like `lazy`. */
+export function lazyPage(pick: (extras: Extras) => ComponentType): ComponentType {
+  return lazy(pick, (notice) => <main class="page" id="main" tabIndex={-1}>{notice}</main>);
 }

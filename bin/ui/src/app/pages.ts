@@ -3,7 +3,7 @@
 import type { ComponentType } from "preact";
 import { Overview } from "../pages/overview/page";
 import { Query } from "../query/page";
-import { later } from "./later";
+import { lazyPage } from "./lazy";
 
 export interface PageEntry {
   /** Last element of the path. */
@@ -22,17 +22,17 @@ const OVERVIEW: PageEntry = { id: "overview", title: "Overview", key: "o", view:
 export const PAGES: readonly PageEntry[] = [
   OVERVIEW,
   { id: "query", title: "Query", key: "q", view: Query, isForTenants: true },
-  { id: "explore", title: "Metrics", key: "m", view: later("Metrics"), isForTenants: true },
-  { id: "alerts", title: "Alerts", key: "a", view: later("Alerts"), isForTenants: true },
-  { id: "rules", title: "Rules", key: "r", view: later("Rules"), isForTenants: true },
-  { id: "targets", title: "Targets", key: "g", view: later("Targets"), isForTenants: true },
-  { id: "cardinality", title: "Cardinality", key: "c", view: later("Cardinality") },
-  { id: "churn", title: "Churn", key: "h", view: later("Churn") },
-  { id: "usage", title: "Usage", key: "u", view: later("Usage") },
-  { id: "running", title: "Running queries", key: "n", view: later("Running") },
-  { id: "teams", title: "Teams and rejects", key: "t", view: later("Teams") },
-  { id: "senders", title: "Senders", key: "e", view: later("Senders") },
-  { id: "store", title: "Store", key: "s", view: later("StorePage") },
+  { id: "explore", title: "Metrics", key: "m", view: lazyPage((extras) => extras.Metrics), isForTenants: true },
+  { id: "alerts", title: "Alerts", key: "a", view: lazyPage((extras) => extras.Alerts), isForTenants: true },
+  { id: "rules", title: "Rules", key: "r", view: lazyPage((extras) => extras.Rules), isForTenants: true },
+  { id: "targets", title: "Targets", key: "g", view: lazyPage((extras) => extras.Targets), isForTenants: true },
+  { id: "cardinality", title: "Cardinality", key: "c", view: lazyPage((extras) => extras.Cardinality) },
+  { id: "churn", title: "Churn", key: "h", view: lazyPage((extras) => extras.Churn) },
+  { id: "usage", title: "Usage", key: "u", view: lazyPage((extras) => extras.Usage) },
+  { id: "running", title: "Running queries", key: "n", view: lazyPage((extras) => extras.Running) },
+  { id: "teams", title: "Teams and rejects", key: "t", view: lazyPage((extras) => extras.Teams) },
+  { id: "senders", title: "Senders", key: "e", view: lazyPage((extras) => extras.Senders) },
+  { id: "store", title: "Store", key: "s", view: lazyPage((extras) => extras.StorePage) },
 ];
 
 /** Returns a page by its id, else the overview. */
