@@ -25,9 +25,9 @@ export function loadExtras(): Promise<Extras> {
   return loading;
 }
 
-/** Loads the code when the browser has nothing else to do, so that it is there when the server is not. */
+/** Loads the code, and the editor, when the browser has nothing else to do: then they are there when the server is not. */
 export function loadWhenIdle(): void {
-  const start = () => void loadExtras().catch(() => {});
+  const start = () => void loadExtras().then(() => import("../editor/editor")).catch(() => {});
   // Safari has no idle callbacks.
   if ("requestIdleCallback" in globalThis) requestIdleCallback(start);
   else setTimeout(start, 1000);
