@@ -9,6 +9,7 @@ mod import;
 mod like_prometheus;
 mod listings;
 mod metadata;
+mod probes;
 mod protocol;
 mod push;
 mod query;

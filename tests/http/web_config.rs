@@ -109,7 +109,7 @@ fn passwords_and_tokens_grant_their_scopes() {
     };
     for path in [
         "/api/v1/query?query=1",
-        "/-/healthy",
+        "/api/v1/status/flags",
         "/metrics",
         "/nowhere",
     ] {

@@ -10,6 +10,7 @@ use axum::response::Response;
 use varve_server::requests::tenant::{Peer, User};
 
 use super::origin;
+use super::probe::Probe;
 use super::scope::required_scope;
 use super::state::HttpState;
 use crate::error::RETRY_AFTER_S;
@@ -17,6 +18,14 @@ use crate::grpc;
 use crate::response::plain;
 use crate::ui;
 use crate::web_config::{Auth, Denied};
+
+/// What the web configuration grants to a request.
+enum Granted {
+    /// The response of the endpoint.
+    Response,
+    /// The status of the response, without its text.
+    Status(Probe),
+}
 
 /// Runs a request if the web configuration permits it.
 pub(crate) async fn authorize(
@@ -30,19 +39,15 @@ pub(crate) async fn authorize(
     let web = state.web.current();
     let allowed = match origin::check(&request, &state.app.settings.web.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
-        Ok(()) if ui::is_for_page(request.method(), request.uri().path()) => Ok(()),
+        Ok(()) if ui::is_for_page(request.method(), request.uri().path()) => Ok(Granted::Response),
         // Load balancers and Kubernetes send no credentials with it.
-        Ok(()) if request.uri().path() == grpc::health::PATH => Ok(()),
-        Ok(()) => {
-            let challenge = challenge_for(&request);
-            authenticate(web.auth.as_ref(), &mut request)
-                .await
-                .map_err(|denied| deny(denied, challenge))
-        }
+        Ok(()) if request.uri().path() == grpc::health::PATH => Ok(Granted::Response),
+        Ok(()) => authenticate(web.auth.as_ref(), &mut request).await,
         Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
     };
     let mut response = match allowed {
-        Ok(()) => next.run(request).await,
+        Ok(Granted::Response) => next.run(request).await,
+        Ok(Granted::Status(probe)) => probe.without_text(&next.run(request).await),
         Err(denied) => {
             state.app.metrics.requests_denied.inc();
             denied
@@ -64,17 +69,34 @@ fn bad_host(reason: &str) -> Response {
     response
 }
 
-async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result<(), Denied> {
-    let Some(auth) = auth else { return Ok(()) };
+/// Returns what the credentials of a request grant, or the response that denies it. A probe needs
+/// none: after a rotation of tokens, an orchestrator that still sends the old one must not restart
+/// the server.
+async fn authenticate(
+    auth: Option<&Arc<Auth>>,
+    request: &mut Request,
+) -> Result<Granted, Response> {
+    let Some(auth) = auth else {
+        return Ok(Granted::Response);
+    };
     let given = request
         .headers()
         .get(header::AUTHORIZATION)
         .map(|value| value.as_bytes().to_vec());
     let scope = required_scope(request.method(), request.uri().path());
     let client = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
-    let user = auth.check(given.as_deref(), scope, client).await?;
-    request.extensions_mut().insert::<User>(user);
-    Ok(())
+    let denied = match auth.check(given.as_deref(), scope, client).await {
+        Ok(user) => {
+            request.extensions_mut().insert::<User>(user);
+            return Ok(Granted::Response);
+        }
+        Err(denied) => denied,
+    };
+
+    match Probe::of(request.method(), request.uri()) {
+        Some(probe) => Ok(Granted::Status(probe)),
+        None => Err(deny(denied, challenge_for(request))),
+    }
 }
 
 /// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a

@@ -13,6 +13,7 @@ pub(crate) mod metrics;
 pub(crate) mod observe;
 mod origin;
 mod output;
+mod probe;
 pub(crate) mod redirect;
 pub(crate) mod request_body;
 mod response_body;
