@@ -48,7 +48,11 @@ fn image_is_minimal_and_labeled() {
         .lines()
         .filter(|line| line.starts_with("COPY ") || line.starts_with("ADD "))
         .collect();
-    assert_eq!(copied, ["COPY --chmod=755 varve /bin/varve"]);
+    let mixin = "COPY mixin /usr/share/varve/mixin";
+    assert_eq!(copied, ["COPY --chmod=755 varve /bin/varve", mixin]);
+    // The script that fills the directory of the build.
+    let dist = text("docs/deploy/dist");
+    assert!(dist.contains(r#"cp -R "$work/$name/mixin" "$out/mixin""#));
     for label in ["title", "licenses", "version", "revision", "created"] {
         assert!(
             file.contains(&format!("org.opencontainers.image.{label}=")),

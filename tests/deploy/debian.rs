@@ -64,10 +64,11 @@ fn dist_script_is_valid_shell_and_names_files_that_exist() {
         .filter_map(|line| line.trim().strip_prefix("[\""))
     {
         let path = asset.split('"').next().unwrap();
-        assert!(
-            path.starts_with("target/deb/") || repository_path(path).exists(),
-            "{path}"
+        let exists = path.split_once('*').map_or_else(
+            || repository_path(path).exists(),
+            |(dir, _)| repository_path(dir).is_dir(),
         );
+        assert!(path.starts_with("target/deb/") || exists, "{path}");
     }
 }
 
@@ -114,6 +115,7 @@ fn build(dir: &Path) -> PathBuf {
         path.ends_with("Cargo.toml")
             || path.ends_with(".rs")
             || path.starts_with("docs/deploy")
+            || path.starts_with("docs/mixin")
             || !path.contains('/')
     };
     for path in listed
@@ -158,8 +160,24 @@ fn check_content(deb: &Path, control: &Path) {
         "./usr/share/man/man1/varve-query-instant.1.gz",
         "./usr/share/bash-completion/completions/varve",
         "./usr/share/doc/varve/NOTICE",
+        "./usr/share/varve/mixin/alerts.yaml",
+        "./usr/share/varve/grafana/provisioning/datasources/varve.yaml",
+        "./usr/share/varve/grafana/provisioning/dashboards/varve.yaml",
     ] {
         assert!(files.contains(&file), "{file} is not in\n{content}");
+    }
+    // Each dashboard of the mixin, in the directories that the provisioning files name.
+    let providers = text("docs/deploy/grafana/provisioning/dashboards/varve.yaml");
+    let dirs = providers
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("path: "));
+    for dir in dirs {
+        let source = repository_path(&dir.replace("/usr/share/varve/", "docs/"));
+        for entry in std::fs::read_dir(source).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let file = format!(".{dir}/{name}");
+            assert!(files.contains(&&*file), "{file} is not in\n{content}");
+        }
     }
     run(Command::new("dpkg-deb")
         .arg("--control")

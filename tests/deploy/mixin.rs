@@ -14,6 +14,8 @@ use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_unti
 
 pub(super) const MIXIN: &str = "docs/mixin/alerts.yaml";
 const CLUSTER: &str = "docs/mixin/cluster/rules.yaml";
+/// The place where the repository is published: a placeholder.
+const PUBLISHED: &str = "https://varve.example.com/";
 /// The node exporter exports these on nodes with InfiniBand, of which no scrape is recorded.
 const INFINIBAND: [&str; 5] = [
     "node_infiniband_link_downed_total",
@@ -148,8 +150,12 @@ fn check_alerts(rule_file: &str, prefix: &str) {
             matches!(string(&rule["labels"]["severity"]), "warning" | "critical"),
             "{name}"
         );
-        let link = format!("{dir}/runbooks.md#{}", name.to_lowercase());
-        assert_eq!(string(&rule["annotations"]["runbook"]), link);
+        let annotations = &rule["annotations"];
+        let link = format!("{PUBLISHED}{dir}/runbooks.md#{}", name.to_lowercase());
+        assert_eq!(string(&annotations["runbook_url"]), link);
+        for annotation in ["summary", "description"] {
+            assert!(!string(&annotations[annotation]).is_empty(), "{name}");
+        }
         let section = runbooks
             .split(&format!("\n## {name}\n"))
             .nth(1)
@@ -490,10 +496,16 @@ fn grafana_provisioning_names_the_data_source_of_the_dashboards() {
         help.contains(&format!("[default: {url}]")),
         "{url} is not the default of --web.listen-address"
     );
+    let destinations = &source["datasources"][0]["jsonData"]["exemplarTraceIdDestinations"];
+    let labels: Vec<_> = list(destinations)
+        .iter()
+        .map(|to| string(&to["name"]))
+        .collect();
+    assert_eq!(labels, ["trace_id", "traceID"]);
     let providers = yaml("docs/deploy/grafana/provisioning/dashboards/varve.yaml");
     let mut uids = BTreeSet::new();
     for provider in list(&providers["providers"]) {
-        let path = string(&provider["options"]["path"]).replace("/etc/varve/", "docs/");
+        let path = string(&provider["options"]["path"]).replace("/usr/share/varve/", "docs/");
         let dashboards = files(&repository_path(&path), ".json");
         assert!(!dashboards.is_empty(), "{path}");
         for file in dashboards {
