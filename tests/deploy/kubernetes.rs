@@ -1,25 +1,28 @@
-//! The manifests under docs/deploy/kubernetes: names, ports, labels, flags and paths agree with
-//! each other and with the binary. `kubectl kustomize` renders them where it exists.
+//! The base of docs/deploy/kubernetes: names, ports, labels, flags and paths agree with each other
+//! and with the binary, and its configuration does what the manifests need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{repository_path, text};
-use crate::harness::{Process, Server, missing, new_data_dir};
+use crate::harness::{
+    Access, Process, Server, WriteRequest, new_data_dir, now_ms, series, wait_until,
+};
 
-const BASE: &str = "docs/deploy/kubernetes";
+pub(super) const BASE: &str = "docs/deploy/kubernetes";
 /// The label that selects the pods.
 const APP: &str = "app.kubernetes.io/name";
 const POD_PORT: u64 = 9898;
 
-/// Parses all documents of a file or of rendered output.
-fn documents(text: &str) -> Vec<Value> {
+/// Parses all documents of a file or of rendered output; empty ones are omitted.
+pub(super) fn documents(text: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).unwrap())
+        .filter(|document| !document.is_null())
         .collect()
 }
 
@@ -58,7 +61,7 @@ fn from_files() -> BTreeMap<String, Value> {
     )
 }
 
-fn list(of: &Value) -> &[Value] {
+pub(super) fn list(of: &Value) -> &[Value] {
     of.as_array().unwrap_or_else(|| panic!("a list, not {of}"))
 }
 
@@ -209,29 +212,53 @@ fn the_arguments_start_a_server_whose_probes_succeed() {
     assert!(server.terminate().success());
 }
 
+/// Starts a server with the configuration of the base, whose directories are in `mounts`.
+fn server_of_the_base(mounts: &Path) -> Server {
+    let config = text(&format!("{BASE}/varve.yml"));
+    let file = mounts.join("varve.yml");
+    let here = format!("{}/varve-", mounts.display());
+    std::fs::write(&file, config.replace("/etc/varve-", &here)).unwrap();
+    Server::start(&[
+        &format!("--config.file={}", file.display()),
+        "--config.auto-reload",
+        "--config.auto-reload-interval=1s",
+        "--self-scrape-interval=1s",
+    ])
+}
+
 #[test]
-fn remote_write_of_kube_prometheus_names_the_service_and_the_ha_labels_of_the_operator() {
-    let patch = documents(&text(&format!(
-        "{BASE}/kube-prometheus/prometheus-remote-write.yaml"
-    )))
-    .remove(0);
-    let service = &from_files()["Service"];
-    let kustomization = documents(&text(&format!("{BASE}/kustomization.yaml"))).remove(0);
-    let url = patch["spec"]["remoteWrite"][0]["url"].as_str().unwrap();
-    let (name, namespace) = (
-        service["metadata"]["name"].as_str().unwrap(),
-        kustomization["namespace"].as_str().unwrap(),
-    );
+fn metrics_of_varve_that_prometheus_sends_back_are_not_stored_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server_of_the_base(dir.path());
+    let scraped = |name: &str, more: &[(&str, &str)]| {
+        let labels = [
+            &[("__name__", name), ("job", "varve"), ("pod", "varve-0")],
+            more,
+        ]
+        .concat();
+        series(&labels, &[(now_ms(), 1.0)])
+    };
+    let request = WriteRequest::new([
+        scraped("up", &[]),
+        scraped("varve_memory_used_bytes", &[]),
+        scraped("ALERTS", &[("alertname", "VarveVolumeFull")]),
+    ]);
+    server.http().write(&request).expect_status(204);
+    let count = |query: &str| {
+        let answer = server.http().query("/api/v1/query", &[("query", query)]);
+        answer.data()["result"][0]["value"][1]
+            .as_str()
+            .map(str::to_owned)
+    };
+    wait_until("the server to store its own metrics", || {
+        count("count(varve_memory_used_bytes)").as_deref() == Some("1")
+    });
     assert_eq!(
-        url,
-        format!("http://{name}.{namespace}.svc:{POD_PORT}/api/v1/write")
+        count("count({pod=\"varve-0\", __name__!=\"ALERTS\"})"),
+        None
     );
-    // The path exists: a body of one byte is malformed, not unknown.
-    let server = Server::start(&[&format!(
-        "--config.file={}",
-        repository_path(BASE).join("varve.yml").display()
-    )]);
-    assert_eq!(server.http().post("/api/v1/write", &[], b"x").status, 400);
+    assert_eq!(count("count(ALERTS)").as_deref(), Some("1"));
+    // The HA labels are those that the operator sets.
     let config = documents(&text(&format!("{BASE}/varve.yml"))).remove(0);
     let ha = &config["ingest"]["ha"];
     assert_eq!(
@@ -240,61 +267,129 @@ fn remote_write_of_kube_prometheus_names_the_service_and_the_ha_labels_of_the_op
     );
 }
 
+/// The kubelet replaces a ConfigMap by renaming the link `..data` to a new directory.
 #[test]
-fn kustomize_renders_what_the_files_say() {
-    if missing(&["kubectl"]) {
-        return;
+fn rules_and_alertmanagers_in_mounted_config_maps_are_read_and_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let publish = |volume: &str, version: &str, name: &str, text: &str| {
+        let volume = dir.path().join(volume);
+        std::fs::create_dir_all(volume.join(version)).unwrap();
+        std::fs::write(volume.join(version).join(name), text).unwrap();
+        std::os::unix::fs::symlink(version, volume.join("..new")).unwrap();
+        std::fs::rename(volume.join("..new"), volume.join("..data")).unwrap();
+        let link = volume.join(name);
+        if !link.exists() {
+            std::os::unix::fs::symlink(format!("..data/{name}"), link).unwrap();
+        }
+    };
+    // As the operator writes the groups of a PrometheusRule.
+    let rule = |name: &str| {
+        format!("groups:\n- name: example\n  rules:\n  - expr: vector(1)\n    record: {name}\n")
+    };
+    let name = "monitoring-node-rules-7bd3a9c2-6c1e-4d5e-8a87-0f1d2c3b4a59.yaml";
+    publish("varve-rules", "..1", name, &rule("a:b"));
+    let targets = text(&format!("{BASE}/components/alerting/alertmanagers.yml"));
+    publish("varve-alertmanagers", "..1", "alertmanagers.yml", &targets);
+    let server = server_of_the_base(dir.path());
+    let record = || {
+        let rules = server.http().get("/api/v1/rules").data();
+        rules["groups"][0]["rules"][0]["name"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    assert_eq!(record().as_deref(), Some("a:b"));
+    let alertmanagers = server.http().get("/api/v1/alertmanagers").data();
+    let urls: Vec<_> = list(&alertmanagers["activeAlertmanagers"])
+        .iter()
+        .map(|found| found["url"].as_str().unwrap().to_owned())
+        .collect();
+    let expect = (0..3).map(|i| {
+        format!(
+            "http://alertmanager-main-{i}.alertmanager-operated.monitoring.svc:9093/api/v2/alerts"
+        )
+    });
+    assert_eq!(urls, expect.collect::<Vec<_>>());
+    publish("varve-rules", "..2", name, &rule("c:d"));
+    wait_until("the changed rules", || record().as_deref() == Some("c:d"));
+}
+
+/// The web configuration of the component `auth`, with probes that send nothing.
+#[test]
+fn each_token_of_the_component_auth_grants_what_its_client_does() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["prometheus", "scrape", "grafana", "admin"] {
+        std::fs::write(dir.path().join(name), format!("t0ken-{name}\n")).unwrap();
     }
-    let output = Command::new("kubectl")
-        .arg("kustomize")
-        .arg(repository_path(BASE))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let rendered = objects(documents(&String::from_utf8(output.stdout).unwrap()));
-    let kinds: Vec<_> = rendered.keys().map(String::as_str).collect();
-    let expect = [
-        "ConfigMap",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "PrometheusRule",
-        "Service",
-        "ServiceAccount",
-        "ServiceMonitor",
-        "StatefulSet",
-    ];
-    assert_eq!(kinds, expect);
-    let app = |of: &Value| of[APP].as_str().unwrap_or_default().to_owned();
-    // Every selector selects the pods.
-    let set = &rendered["StatefulSet"]["spec"];
-    assert_eq!(app(&set["template"]["metadata"]["labels"]), "varve");
-    assert_eq!(app(&set["selector"]["matchLabels"]), "varve");
-    assert_eq!(app(&rendered["Service"]["spec"]["selector"]), "varve");
+    let web = text(&format!("{BASE}/components/auth/web.yml"));
+    let file = dir.path().join("web.yml");
+    let web = web.replace("/etc/varve-tokens", &dir.path().display().to_string());
+    std::fs::write(&file, web).unwrap();
+    let server = Server::start(&[&format!("--web.config.file={}", file.display())]);
+    let of = |name: &str| {
+        server.http().with(&Access {
+            authorization: Some(format!("Bearer t0ken-{name}")),
+            ..Access::default()
+        })
+    };
+    let request = WriteRequest::new([series(&[("__name__", "m")], &[(now_ms(), 1.0)])]);
+    of("prometheus").write(&request).expect_status(204);
+    of("scrape").get("/metrics").expect_status(200);
+    of("grafana")
+        .get("/api/v1/query?query=m")
+        .expect_status(200);
+    assert_eq!(of("prometheus").get("/api/v1/query?query=m").status, 403);
+    for name in ["scrape", "grafana"] {
+        assert_eq!(of(name).write(&request).status, 403, "{name}");
+    }
+    let objects = from_files();
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        let path = container(&objects)[probe]["httpGet"]["path"]
+            .as_str()
+            .unwrap();
+        server.http().get(path).expect_status(200);
+    }
+    assert_eq!(server.http().get("/metrics").status, 401);
+}
+
+#[test]
+fn grafana_gets_the_data_source_of_the_provisioning_files_and_the_dashboards() {
+    let mut expect = documents(&text(
+        "docs/deploy/grafana/provisioning/datasources/varve.yaml",
+    ));
+    let mut expect = expect[0]["datasources"][0].take();
+    for destination in expect["jsonData"]["exemplarTraceIdDestinations"]
+        .as_array_mut()
+        .unwrap()
+    {
+        destination
+            .as_object_mut()
+            .unwrap()
+            .remove("urlDisplayLabel");
+    }
+    let patch = |file: &str| documents(&text(&format!("{BASE}/kube-prometheus/{file}"))).remove(0);
+    let source = |file: &str| {
+        let text = patch(file)["stringData"]["varve.yaml"].take();
+        documents(text.as_str().unwrap())[0]["datasources"][0].take()
+    };
+    expect["url"] = "http://varve.monitoring.svc:9898".into();
+    assert_eq!(source("grafana-datasource.yaml"), expect);
+    expect["url"] = "https://varve.monitoring.svc:9898".into();
+    let mut with_token = source("grafana-datasource-auth-tls.yaml");
+    // The names that `kubectl set env` gives to the keys of the Secrets.
     assert_eq!(
-        app(&rendered["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]),
-        "varve"
+        with_token["secureJsonData"].take(),
+        json!({"httpHeaderValue1": "Bearer $VARVE_TOKEN_GRAFANA", "tlsCACert": "$VARVE_TLS_CA_CRT"})
     );
-    assert_eq!(
-        app(&rendered["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]),
-        "varve"
-    );
-    assert_eq!(
-        app(&rendered["ServiceMonitor"]["spec"]["selector"]["matchLabels"]),
-        "varve"
-    );
-    // A changed configuration restarts the pod: the name of the ConfigMap has its hash.
-    let name = &rendered["ConfigMap"]["metadata"]["name"];
-    assert!(name.as_str().unwrap().starts_with("varve-"));
-    assert_eq!(
-        &set["template"]["spec"]["volumes"][0]["configMap"]["name"],
-        name
-    );
-    assert_eq!(
-        rendered["ConfigMap"]["data"]["varve.yml"],
-        text(&format!("{BASE}/varve.yml"))
-    );
+    with_token.as_object_mut().unwrap().remove("secureJsonData");
+    let more = json!({"httpHeaderName1": "Authorization", "tlsAuthWithCACert": true});
+    for (key, value) in more.as_object().unwrap() {
+        expect["jsonData"][key] = value.clone();
+    }
+    assert_eq!(with_token, expect);
+    // The directory of kube-prometheus' provider.
+    let deployment = patch("grafana-dashboards.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let mount = &pod["containers"][0]["volumeMounts"][0];
+    assert_eq!(mount["name"], pod["volumes"][0]["name"]);
+    assert_eq!(mount["mountPath"], "/grafana-dashboard-definitions/0/varve");
 }

@@ -194,6 +194,8 @@ fn alerts_of_varve_have_unit_tests_and_runbooks() {
     // The same rules as a manifest for Kubernetes.
     let manifest = yaml("docs/deploy/kubernetes/prometheusrule.yaml");
     assert_eq!(manifest["spec"]["groups"], yaml(MIXIN)["groups"]);
+    // The chart can read only its own files.
+    assert_eq!(text("docs/deploy/helm/files/alerts.yaml"), text(MIXIN));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The files under docs/deploy: they are valid, agree with the binary, and work where the tools to
 //! run them exist.
 
+mod components;
 mod container;
 mod debian;
 mod faults;
