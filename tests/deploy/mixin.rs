@@ -16,6 +16,7 @@ pub(super) const MIXIN: &str = "docs/mixin/alerts.yaml";
 const CLUSTER: &str = "docs/mixin/cluster/rules.yaml";
 /// The place where the repository is published: a placeholder.
 const PUBLISHED: &str = "https://varve.example.com/";
+const TRAINING: &str = "docs/mixin/training/alerts.yaml";
 /// The node exporter exports these on nodes with InfiniBand, of which no scrape is recorded.
 const INFINIBAND: [&str; 5] = [
     "node_infiniband_link_downed_total",
@@ -201,6 +202,35 @@ fn alerts_of_varve_have_unit_tests_and_runbooks() {
 #[test]
 fn alerts_of_the_cluster_have_unit_tests_and_runbooks() {
     check_alerts(CLUSTER, "");
+}
+
+#[test]
+fn alerts_of_training_jobs_have_unit_tests_and_runbooks() {
+    check_alerts(TRAINING, "Training");
+}
+
+#[test]
+fn the_unit_tests_of_the_training_pack_pass_in_varve_and_in_promtool() {
+    let dir = repository_path("docs/mixin/training");
+    let tests = files(&dir, "tests.yaml");
+    assert_eq!(tests.len(), 2, "{tests:?}");
+    let mut programs = vec![PathBuf::from(env!("CARGO_BIN_EXE_varve"))];
+    if !varve_oracle::missing(&["promtool"]) {
+        programs.extend(varve_oracle::find_all("promtool"));
+    }
+    for program in programs {
+        let output = Command::new(&program)
+            .args(["test", "rules"])
+            .args(&tests)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            program.display(),
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+        );
+    }
 }
 
 /// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not
