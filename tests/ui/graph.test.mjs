@@ -21,6 +21,7 @@ describe("graph", { skip: missing() }, () => {
     browser = await startBrowser();
     end = Math.floor(Date.now() / 15_000) * 15_000;
     const lines = Object.entries(VALUES).flatMap(([i, value]) => Array.from({ length: N_SAMPLES }, (_, n) => `graphed{i="${i}"} ${value} ${end - (N_SAMPLES - 1 - n) * 15_000}`));
+    lines.push(`twin{i="a"} 1 ${end}`);
     // Many more series than a graph shows, under names that are a small part of all.
     for (let i = 0; i < 2500; i++) lines.push(`wide_${i % 5}{i="${i}"} 1 ${end}`);
     const stored = await server.post("/api/v1/import/prometheus", `${lines.join("\n")}\n`, "text/plain");
@@ -200,6 +201,10 @@ describe("graph", { skip: missing() }, () => {
       deepStrictEqual([...problems, ...(await violations(page))], []);
       await close();
     }
+    // Two metrics whose series have the same labels.
+    const both = await open(graph('{__name__=~"graphed|twin"}', "&g0.display_mode=points") + at());
+    await both.page.getByText("161 stored samples").waitFor();
+    await both.close();
     const { page, close } = await open(graph("rate(graphed[1m])", "&g0.display_mode=points"), { expected: ["400"] });
     await page.getByRole("alert").getByText("Raw samples need a selector").waitFor();
     await close();
