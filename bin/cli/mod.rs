@@ -67,7 +67,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Rules(RulesCommand),
     /// Show the state of a server on one screen, or a part of it
-    Status(StatusArgs),
+    Status(Box<StatusArgs>),
     /// Administrate a server: snapshot, delete, compact, reload
     #[command(subcommand)]
     Admin(AdminCommand),
