@@ -210,6 +210,35 @@ describe("graph", { skip: missing() }, () => {
     await close();
   });
 
+  test("samples and expressions of a graph are bounded", async () => {
+    const { page, close } = await open("/query");
+    let most = 0;
+    const limits = [];
+    await page.route("**/api/v1/query", (route) => {
+      const form = new URLSearchParams(route.request().postData());
+      if (!form.get("query").startsWith("max(count_over_time(")) {
+        limits.push(form.get("limit"));
+        return route.continue();
+      }
+      const result = [{ metric: {}, value: [0, String(most)] }];
+      return route.fulfill({ contentType: "application/json", body: JSON.stringify({ status: "success", data: { resultType: "vector", result } }) });
+    });
+    const points = graph("graphed", "&g0.display_mode=points") + at();
+    most = 100_001;
+    await page.goto(server.url + points);
+    await page.getByRole("alert").getByText("A series has 100k samples in 10m; the page draws at most 100k. Choose a shorter range.").waitFor();
+    most = 40_000;
+    await page.goto(server.url + points);
+    await page.getByText("The page shows only 2 series of the result.").waitFor();
+    deepStrictEqual(limits, ["2"]);
+
+    await page.goto(`${server.url}/query?g0.expr=1${Array.from({ length: 20 }, (_, i) => `&g0.expr${i + 2}=${i}`).join("")}`);
+    await page.getByLabel("Cost of query J").waitFor();
+    strictEqual(await page.locator(".editor").count(), 10);
+    strictEqual(await page.getByRole("button", { name: "Add query" }).isDisabled(), true);
+    await close();
+  });
+
   test("several queries share a graph, and the address keeps them", async () => {
     const { page, problems, close } = await open(graph('graphed{i="a"}') + at());
     await plotOf(page);
