@@ -22,8 +22,7 @@ describe("query page", { skip: missing() }, () => {
   const open = (path, options) => openPage(browser, server.url + path, options);
 
   test("a query is typed with completion, run, zoomed, shown as a table, and reopened by its address", async () => {
-    const { page, problems, close } = await open("/");
-    match(page.url(), /\/query$/);
+    const { page, problems, close } = await open("/query");
     await page.locator(".editor .cm-content").click();
     await page.keyboard.type("node_cpu_sec");
     await page.getByRole("option", { name: /node_cpu_seconds_total/ }).waitFor();

@@ -5,7 +5,7 @@ import { PAGES } from "./pages";
 import { homeOf, navigate } from "./router";
 
 const KEYS: ReadonlyArray<[keys: string, meaning: string]> = [
-  ["/", "Go to the search box of the page, or to the query"],
+  ["/", "Go to the query, or to the search box of the page"],
   ["Enter, Ctrl+Enter", "Run the query; Shift+Enter starts a new line"],
   ["Ctrl+Space", "Suggest completions; Tab or Enter takes one"],
   ["Escape", "Close completions, leave the editor, close a dialog"],
