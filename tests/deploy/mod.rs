@@ -9,6 +9,7 @@ mod kubernetes;
 mod migration;
 mod mixin;
 mod notice;
+mod schemas;
 mod systemd;
 
 use std::path::{Path, PathBuf};

@@ -20,9 +20,12 @@ const OLDEST: [(&str, Version); 2] = [("prometheus", (3, 5)), ("promtool", (3, 5
 
 /// The programs that the installers of the shared data bring. Others, such as `kubectl`, are tools
 /// of the machine: without them a test is skipped, also if all oracles are required.
-const ORACLES: [&str; 10] = [
+const ORACLES: [&str; 13] = [
     "amtool",
     "azurite-blob",
+    "helm",
+    "kubectl-validate",
+    "kustomize",
     "prometheus",
     "prometheus-alertmanager",
     "prometheus-node-exporter",
