@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::T0;
-use crate::harness::{Access, Http, Server, WriteRequest, series, wait_until};
+use crate::harness::{Access, Http, Random, Server, WriteRequest, series, wait_until};
 
 const TOKENS: &str = "bearer_tokens:\n- {name: reader, token: t0ken-r, scopes: [read]}\n- {name: writer, token: t0ken-w, scopes: [write]}\n";
 const PROBES: [&str; 2] = ["/-/healthy", "/-/ready"];
@@ -71,15 +71,22 @@ fn a_probe_below_a_route_prefix_needs_no_credentials() {
 #[test]
 fn only_credentials_show_why_writes_are_rejected() {
     let (_dir, flag) = with_tokens();
-    // Too small for the reserve.
-    let flags = [&flag, "--self-scrape-interval=1h"];
-    let Some(server) = Server::start_on_small_disk("1m", &flags) else {
+    let Some(server) = Server::start_on_small_disk("10m", &[&flag]) else {
         return;
     };
     let [reader, writer] = ["t0ken-r", "t0ken-w"].map(|token| with_token(&server, token));
-    let samples: Vec<_> = (0..100_000).map(|i| (T0 + i, i as f64 * 0.7)).collect();
-    let request = WriteRequest::new([series(&[("__name__", "m")], &samples)]);
-    wait_until("a write to fail", || writer.write(&request).status == 503);
+    // Incompressible samples.
+    let mut random = Random::new(1);
+    let refused = (0_i64..).find_map(|round| {
+        let mut sample = |i: i64| {
+            let value = f64::from_bits(random.next() >> 2);
+            (T0 + round * 1_000_000 + i * 100, value)
+        };
+        let samples: Vec<_> = (0..10_000).map(&mut sample).collect();
+        let request = WriteRequest::new([series(&[("__name__", "m")], &samples)]);
+        Some(writer.write(&request).status).filter(|status| *status != 204)
+    });
+    assert_eq!(refused, Some(503));
     wait_until("the reason", || {
         reader.get("/-/ready").text().contains("not for writes")
     });

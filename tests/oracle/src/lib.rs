@@ -18,14 +18,11 @@ const REQUIRE: &str = "VARVE_REQUIRE_ORACLES";
 /// The oldest versions that the tests were written for; older programs answer differently.
 const OLDEST: [(&str, Version); 2] = [("prometheus", (3, 5)), ("promtool", (3, 5))];
 
-/// The programs that the installers of the shared data bring. Others, such as `kubectl`, are tools
-/// of the machine: without them a test is skipped, also if all oracles are required.
-const ORACLES: [&str; 13] = [
+/// The programs that the installers of the shared data bring. Others, such as `kubectl` and
+/// `helm`, are tools of the machine: without them a test is skipped, also if all oracles are required.
+const ORACLES: [&str; 10] = [
     "amtool",
     "azurite-blob",
-    "helm",
-    "kubectl-validate",
-    "kustomize",
     "prometheus",
     "prometheus-alertmanager",
     "prometheus-node-exporter",
