@@ -21,6 +21,7 @@ mod message;
 mod mixed;
 mod noisy_neighbor;
 mod output;
+mod parse;
 #[path = "../../../bin/system/src/machine/process.rs"]
 #[expect(
     unreachable_pub,

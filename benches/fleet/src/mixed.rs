@@ -10,9 +10,10 @@ use std::thread;
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::args::{MixedArgs, now_ms};
+use crate::args::MixedArgs;
 use crate::fleet::Fleet;
 use crate::output::print;
+use crate::parse::now_ms;
 use crate::query::{QueryResult, geometric_mean_ms, run_all};
 use crate::table::table;
 use crate::write::{WriteOptions, Written, write_fleet};

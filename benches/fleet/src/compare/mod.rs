@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use varve_model::labels::METRIC_NAME;
 
-use crate::args::{CompareArgs, OutputFormat, now_ms};
+use crate::args::{CompareArgs, OutputFormat};
 use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
 use crate::output::print;
+use crate::parse::now_ms;
 use crate::process::{self, ProcessUsage};
 use crate::query::{query_scalar, run_all};
 use crate::server::{self, Running, Server};

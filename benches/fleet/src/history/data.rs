@@ -7,8 +7,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{HistoryArgs, to_usize};
+use crate::args::HistoryArgs;
 use crate::fleet::{Fleet, FleetOptions};
+use crate::parse::to_usize;
 use crate::process::{self, ProcessUsage};
 use crate::server::Server;
 use crate::write::{WriteOptions, write_fleet};

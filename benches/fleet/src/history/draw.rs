@@ -9,8 +9,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{HistoryArgs, to_usize};
+use crate::args::HistoryArgs;
 use crate::fleet::{below, mix2};
+use crate::parse::to_usize;
 use crate::query;
 
 use super::response::{client, error, n_series};

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::args::{HistoryArgs, OutputFormat, now_ms};
+use crate::args::{HistoryArgs, OutputFormat};
 use crate::output::print;
+use crate::parse::now_ms;
 use crate::server::{self, Server};
 use crate::server_process::Scratch;
 use data::{INTERVAL_MS, Parameters, WrittenData};

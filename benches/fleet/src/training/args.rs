@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::args::{millis, parse_duration, parse_interval, parse_time};
 use crate::client::parse_url;
+use crate::parse::{millis, parse_duration, parse_interval, parse_time};
 
 /// Maximum number of nodes.
 const NODES_MAX: u64 = 20_000;

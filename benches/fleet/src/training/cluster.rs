@@ -5,12 +5,11 @@
 use anyhow::Result;
 
 use super::faults::{Fault, Kind};
-use super::labels::{self, GpuSeries, NodeSeries, PodSeries, PortSeries};
+use super::labels::{self, GpuSeries, NodeSeries, PodSeries};
+use super::node::{Node, number};
 use super::schedule::{GPUS, Job, Pod, Schedule};
 use super::series::{SeriesSet, SlotId};
-use super::signals::{
-    self, GpuSignals, JobState, MEMORY_BYTES, NodeSignals, Phase, PortSignals, Rank,
-};
+use super::signals::{self, JobState, Phase, Rank};
 use crate::fleet::mix2;
 
 /// Rounds after which the containers of a pod run.
@@ -33,15 +32,6 @@ pub(super) struct Cluster {
     n_restarts: usize,
     is_restarting: bool,
     is_doubled: bool,
-}
-
-struct Node {
-    gpus: [[SlotId; GpuSeries::ALL.len()]; GPUS],
-    ports: [[SlotId; PortSeries::ALL.len()]; GPUS],
-    series: [SlotId; NodeSeries::ALL.len()],
-    /// The pods that use its GPUs.
-    users: [Option<usize>; GPUS],
-    labeled_users: [Option<usize>; GPUS],
 }
 
 struct RunningPod {
@@ -192,13 +182,8 @@ impl Cluster {
 
     /// Restarts kube-state-metrics with another address, or runs it twice.
     fn run_state_metrics(&mut self, round: i64) -> Result<()> {
-        let is_active = |kind| {
-            self.faults.iter().any(|fault| {
-                fault.kind == kind && (fault.place.start..fault.place.end).contains(&round)
-            })
-        };
-        let is_restarting = is_active(Kind::KubeStateMetricsRestart);
-        let is_doubled = is_active(Kind::KubeStateMetricsTwice) && !is_restarting;
+        let is_restarting = self.is_active(Kind::KubeStateMetricsRestart, round);
+        let is_doubled = self.is_active(Kind::KubeStateMetricsTwice, round) && !is_restarting;
         let is_back = self.is_restarting && !is_restarting;
         if is_restarting == self.is_restarting && is_doubled == self.is_doubled {
             return Ok(());
@@ -237,6 +222,13 @@ impl Cluster {
         Ok(())
     }
 
+    /// Returns `true` if something of this kind is wrong.
+    fn is_active(&self, kind: Kind, round: i64) -> bool {
+        self.faults.iter().any(|fault| {
+            fault.kind == kind && (fault.place.start..fault.place.end).contains(&round)
+        })
+    }
+
     fn measure(&mut self, round: i64, active: &Active) -> Result<()> {
         let states = self.job_states(round, active);
         for node_idx in 0..self.nodes.len() {
@@ -258,7 +250,7 @@ impl Cluster {
             ];
             for (series, is_true) in values {
                 let id = running.series[series as usize];
-                self.series.set(id, f64::from(u8::from(is_true)));
+                self.series.set(id, number(is_true));
             }
         }
         Ok(())
@@ -370,23 +362,6 @@ impl Cluster {
     }
 }
 
-impl Node {
-    fn new(node: usize, state_metrics: &str, set: &mut SeriesSet) -> Self {
-        Self {
-            gpus: std::array::from_fn(|gpu| {
-                GpuSeries::ALL.map(|series| set.create(&labels::gpu(series, node, gpu, None)))
-            }),
-            ports: std::array::from_fn(|port| {
-                PortSeries::ALL.map(|series| set.create(&labels::port(series, node, port)))
-            }),
-            series: NodeSeries::ALL
-                .map(|series| set.create(&labels::node(series, node, state_metrics))),
-            users: [None; GPUS],
-            labeled_users: [None; GPUS],
-        }
-    }
-}
-
 impl<'a> Active<'a> {
     fn at(faults: &'a [Fault], round: i64, n_nodes: usize, n_jobs: usize) -> Self {
         let mut active = Self {
@@ -405,71 +380,6 @@ impl<'a> Active<'a> {
             }
         }
         active
-    }
-}
-
-impl SeriesSet {
-    fn write_gpu(&mut self, ids: &[SlotId; 14], signals: GpuSignals, interval_ms: i64) {
-        let seconds = interval_ms as f64 / 1000.0;
-        for series in GpuSeries::ALL {
-            let id = ids[series as usize];
-            match series {
-                GpuSeries::Utilization => self.set(id, signals.utilization),
-                GpuSeries::Clock => self.set(id, (signals.clock_mhz / 15.0).round() * 15.0),
-                GpuSeries::Power => self.set(id, (signals.power_w * 1000.0).round() / 1000.0),
-                GpuSeries::Tensor => self.set(id, (signals.tensor * 1e6).round() / 1e6),
-                GpuSeries::Temperature => self.set(id, signals.temperature),
-                GpuSeries::Nvlink => self.add(id, (signals.nvlink_bytes * seconds).round()),
-                GpuSeries::PcieReplays => self.add(id, (signals.pcie_replays * seconds).round()),
-                GpuSeries::PcieWidth => self.set(id, signals.pcie_width),
-                GpuSeries::Xid => self.set(id, signals.xid),
-                GpuSeries::RemappedRows => self.add(id, signals.remapped_rows),
-                GpuSeries::UncorrectableRows | GpuSeries::RowRemapFailure => self.set(id, 0.0),
-                GpuSeries::ThrottleReasons => self.set(id, signals.throttle_reasons),
-                GpuSeries::CorrectedErrors => {
-                    self.add(id, (signals.corrected_errors * seconds).round());
-                }
-            }
-        }
-    }
-
-    fn write_port(&mut self, ids: &[SlotId; 4], signals: PortSignals, interval_ms: i64) {
-        let seconds = interval_ms as f64 / 1000.0;
-        self.add(
-            ids[PortSeries::Bytes as usize],
-            (signals.bytes * seconds).round(),
-        );
-        self.add(
-            ids[PortSeries::Wait as usize],
-            (signals.wait_ticks * seconds).round(),
-        );
-        self.add(ids[PortSeries::Downed as usize], signals.downed);
-        self.set(ids[PortSeries::Rate as usize], signals.rate);
-    }
-
-    fn write_node(&mut self, ids: &[SlotId; 13], signals: NodeSignals, interval_ms: i64) {
-        let seconds = interval_ms as f64 / 1000.0;
-        let truth = |is_true| f64::from(u8::from(is_true));
-        for series in NodeSeries::ALL {
-            let id = ids[series as usize];
-            match series {
-                NodeSeries::DiskBusy => self.add(id, signals.disk_busy * seconds),
-                NodeSeries::DiskReadTime => self.add(id, signals.read_seconds * seconds),
-                NodeSeries::DiskReads => self.add(id, (signals.reads * seconds).round()),
-                NodeSeries::CpuFrequency => self.set(id, signals.cpu_hz.round()),
-                NodeSeries::MemoryAvailable => self.set(id, signals.memory_available.round()),
-                NodeSeries::MemoryTotal => self.set(id, MEMORY_BYTES),
-                NodeSeries::InternetIn => self.add(id, (1e6 * seconds).round()),
-                NodeSeries::InternetOut => {
-                    self.add(id, (signals.internet_out_bytes * seconds).round());
-                }
-                NodeSeries::KubeletUp => self.set(id, truth(signals.is_kubelet_up)),
-                NodeSeries::Ready => self.set(id, truth(signals.is_ready)),
-                NodeSeries::NotReady => self.set(id, truth(!signals.is_ready)),
-                NodeSeries::Labels => self.set(id, 1.0),
-                NodeSeries::Gpus => self.set(id, GPUS as f64),
-            }
-        }
     }
 }
 

@@ -225,55 +225,58 @@ pub(super) fn port(series: PortSeries, node: usize, port: usize) -> Labels {
 /// Returns the labels of a series of a node.
 pub(super) fn node(series: NodeSeries, node: usize, state_metrics: &str) -> Labels {
     let name = node_name(node);
-    let exporter = |metric| Pairs::new(metric, "node-exporter", name.clone());
-    let kube = |metric| {
-        Pairs::new(metric, "kube-state-metrics", state_metrics.to_owned())
-            .with("node", name.clone())
-    };
-    let iptables = |direction: &str| {
-        Pairs::new(
-            "iptables_bytes_total",
-            "iptables-exporter",
-            format!("{}:9119", address(node)),
-        )
-        .with("node", name.clone())
-        .with("ip_version", "4")
-        .with("table", "mangle")
-        .with("rule", format!("openai traffic=internet-{direction}"))
-        .with(
-            "chain",
-            if direction == "in" {
-                "prerouting"
-            } else {
-                "postrouting"
-            },
-        )
-    };
-    let disk = |metric| exporter(metric).with("device", "nvme0n1");
     let pairs = match series {
-        NodeSeries::DiskBusy => disk("node_disk_io_time_seconds_total"),
-        NodeSeries::DiskReadTime => disk("node_disk_read_time_seconds_total"),
-        NodeSeries::DiskReads => disk("node_disk_reads_completed_total"),
-        NodeSeries::CpuFrequency => exporter("node_cpu_scaling_frequency_hertz").with("cpu", "0"),
-        NodeSeries::MemoryAvailable => exporter("node_memory_MemAvailable_bytes"),
-        NodeSeries::MemoryTotal => exporter("node_memory_MemTotal_bytes"),
-        NodeSeries::InternetIn => iptables("in"),
-        NodeSeries::InternetOut => iptables("out"),
+        NodeSeries::DiskBusy => of_disk("node_disk_io_time_seconds_total", name),
+        NodeSeries::DiskReadTime => of_disk("node_disk_read_time_seconds_total", name),
+        NodeSeries::DiskReads => of_disk("node_disk_reads_completed_total", name),
+        NodeSeries::CpuFrequency => {
+            of_node_exporter("node_cpu_scaling_frequency_hertz", name).with("cpu", "0")
+        }
+        NodeSeries::MemoryAvailable => of_node_exporter("node_memory_MemAvailable_bytes", name),
+        NodeSeries::MemoryTotal => of_node_exporter("node_memory_MemTotal_bytes", name),
+        NodeSeries::InternetIn => of_iptables(node, "in").with("chain", "prerouting"),
+        NodeSeries::InternetOut => of_iptables(node, "out").with("chain", "postrouting"),
         NodeSeries::KubeletUp => Pairs::new("up", "kubelet", format!("{}:10250", address(node)))
             .with("metrics_path", "/metrics")
             .with("node", name),
-        NodeSeries::Ready => kube("kube_node_status_condition")
+        NodeSeries::Ready => of_state_metrics("kube_node_status_condition", state_metrics)
+            .with("node", name)
             .with("condition", "Ready")
             .with("status", "true"),
-        NodeSeries::NotReady => kube("kube_node_status_condition")
+        NodeSeries::NotReady => of_state_metrics("kube_node_status_condition", state_metrics)
+            .with("node", name)
             .with("condition", "Ready")
             .with("status", "unknown"),
-        NodeSeries::Labels => kube("kube_node_labels").with("label_team", "shared"),
-        NodeSeries::Gpus => kube("kube_node_status_allocatable")
+        NodeSeries::Labels => of_state_metrics("kube_node_labels", state_metrics)
+            .with("node", name)
+            .with("label_team", "shared"),
+        NodeSeries::Gpus => of_state_metrics("kube_node_status_allocatable", state_metrics)
+            .with("node", name)
             .with("resource", "nvidia_com_gpu")
             .with("unit", "integer"),
     };
     pairs.labels()
+}
+
+fn of_node_exporter(metric: &str, node_name: String) -> Pairs {
+    Pairs::new(metric, "node-exporter", node_name)
+}
+
+fn of_disk(metric: &str, node_name: String) -> Pairs {
+    of_node_exporter(metric, node_name).with("device", "nvme0n1")
+}
+
+fn of_iptables(node: usize, direction: &str) -> Pairs {
+    let instance = format!("{}:9119", address(node));
+    Pairs::new("iptables_bytes_total", "iptables-exporter", instance)
+        .with("node", node_name(node))
+        .with("ip_version", "4")
+        .with("table", "mangle")
+        .with("rule", format!("openai traffic=internet-{direction}"))
+}
+
+fn of_state_metrics(metric: &str, instance: &str) -> Pairs {
+    Pairs::new(metric, "kube-state-metrics", instance.to_owned())
 }
 
 /// Returns the labels of a series of a pod.
@@ -284,34 +287,40 @@ pub(super) fn pod(
     pod_idx: usize,
     state_metrics: &str,
 ) -> Labels {
-    let kube = |metric| {
-        Pairs::new(metric, "kube-state-metrics", state_metrics.to_owned())
-            .with("namespace", job.team)
-            .with("pod", pod.name.clone())
-            .with("uid", format!("{:016x}", mix2(0x9d, pod_idx as u64)))
-    };
     let node = pod.node.map(node_name).unwrap_or_default();
+    let metric = match series {
+        PodSeries::Owner => "kube_pod_owner",
+        PodSeries::Info => "kube_pod_info",
+        PodSeries::Created => "kube_pod_created",
+        PodSeries::Labels => "kube_pod_labels",
+        PodSeries::Pending | PodSeries::Running => "kube_pod_status_phase",
+        PodSeries::Scheduled => "kube_pod_status_scheduled",
+        PodSeries::Ready => "kube_pod_status_ready",
+        PodSeries::Restarts => "kube_pod_container_status_restarts_total",
+        PodSeries::GpuRequest => "kube_pod_container_resource_requests",
+    };
+    let pairs = of_state_metrics(metric, state_metrics)
+        .with("namespace", job.team)
+        .with("pod", pod.name.clone())
+        .with("uid", format!("{:016x}", mix2(0x9d, pod_idx as u64)));
     let pairs = match series {
         PodSeries::Owner => {
             let owner = owner(job);
-            kube("kube_pod_owner")
+            pairs
                 .with("owner_kind", owner.0)
                 .with("owner_name", owner.1)
                 .with("owner_is_controller", "true")
         }
-        PodSeries::Info => kube("kube_pod_info")
+        PodSeries::Info => pairs
             .with("node", node)
             .with("host_ip", pod.node.map(address).unwrap_or_default()),
-        PodSeries::Created => kube("kube_pod_created"),
-        PodSeries::Labels => with_job_labels(kube("kube_pod_labels"), job, pod),
-        PodSeries::Pending => kube("kube_pod_status_phase").with("phase", "Pending"),
-        PodSeries::Running => kube("kube_pod_status_phase").with("phase", "Running"),
-        PodSeries::Scheduled => kube("kube_pod_status_scheduled").with("condition", "true"),
-        PodSeries::Ready => kube("kube_pod_status_ready").with("condition", "true"),
-        PodSeries::Restarts => {
-            kube("kube_pod_container_status_restarts_total").with("container", "main")
-        }
-        PodSeries::GpuRequest => kube("kube_pod_container_resource_requests")
+        PodSeries::Created => pairs,
+        PodSeries::Labels => with_job_labels(pairs, job, pod),
+        PodSeries::Pending => pairs.with("phase", "Pending"),
+        PodSeries::Running => pairs.with("phase", "Running"),
+        PodSeries::Scheduled | PodSeries::Ready => pairs.with("condition", "true"),
+        PodSeries::Restarts => pairs.with("container", "main"),
+        PodSeries::GpuRequest => pairs
             .with("container", "main")
             .with("node", node)
             .with("resource", "nvidia_com_gpu")

@@ -16,6 +16,7 @@ mod args;
 mod cluster;
 mod faults;
 mod labels;
+mod node;
 mod random;
 mod schedule;
 mod score;
@@ -25,6 +26,7 @@ mod signals;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -37,8 +39,8 @@ use faults::{Fault, FaultOptions};
 use schedule::{Schedule, ScheduleOptions};
 use send::Senders;
 
-use crate::args::{now_ms, to_usize};
 use crate::output::print;
+use crate::parse::{now_ms, to_usize};
 
 /// Runs a command of the training cluster.
 ///
@@ -141,13 +143,14 @@ fn write(args: &TrainingWriteArgs) -> Result<()> {
 }
 
 fn score(args: &ScoreArgs) -> Result<()> {
-    let open = |path: &std::path::Path| {
-        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        anyhow::Ok(BufReader::new(file))
-    };
     let truth = faults::read(open(&args.truth)?)?;
     let backtest = serde_json::from_reader(open(&args.backtest)?)
         .with_context(|| format!("parse {}", args.backtest.display()))?;
     let report = score::score(&truth, &backtest);
     print(report)
+}
+
+fn open(path: &Path) -> Result<BufReader<File>> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    Ok(BufReader::new(file))
 }

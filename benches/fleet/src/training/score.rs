@@ -72,6 +72,12 @@ struct Alerts {
     n_false: usize,
 }
 
+impl Firing {
+    fn label(&self, name: &str) -> Option<&String> {
+        self.labels.get(name).filter(|value| !value.is_empty())
+    }
+}
+
 /// Compares the alerts of a backtest with the truth.
 pub(super) fn score(truth: &[Fault], backtest: &Backtest) -> Report {
     let mut report = Report {
@@ -133,13 +139,14 @@ pub(super) fn score(truth: &[Fault], backtest: &Backtest) -> Report {
 /// Returns `true` if an alert that fires at this time names the fault.
 fn explains(fault: &Fault, firing: &Firing) -> bool {
     let is_in_time = (fault.start_ms..=fault.end_ms + GRACE_MS).contains(&firing.fired_at_ms);
-    let label = |name: &str| firing.labels.get(name).filter(|value| !value.is_empty());
-    let job = label("job_id");
-    let node = label("node");
+    let job = firing.label("job_id");
+    let node = firing.label("node");
     // The port of an InfiniBand device has the number of its GPU.
-    let device = label("gpu")
-        .cloned()
-        .or_else(|| label("device").map(|device| device.replace("mlx5_", "")));
+    let device = firing.label("gpu").cloned().or_else(|| {
+        firing
+            .label("device")
+            .map(|device| device.replace("mlx5_", ""))
+    });
     let is_job = job.is_none_or(|job| *job == fault.job_id);
     let is_node = match node {
         Some(node) => fault.nodes.contains(node),
@@ -284,8 +291,9 @@ mod tests {
 
     #[test]
     fn one_fault_counts_once_and_late_or_early_alerts_are_false() {
-        let at = |ms: i64| format!(r#"{{"labels":{{"job_id":"t/k"}},"firedAtMs":{ms}}}"#);
-        let firings = [at(120_000), at(240_000), at(59_000), at(1_000_000)].join(",");
+        let firings = [120_000, 240_000, 59_000, 1_000_000]
+            .map(|ms| format!(r#"{{"labels":{{"job_id":"t/k"}},"firedAtMs":{ms}}}"#))
+            .join(",");
         let report = score(&truth(), &backtest(&firings));
         assert_eq!(report.by_kind[&Kind::Hung].delays_ms, [60_000]);
         // The second false alert repeats the first one within an hour.

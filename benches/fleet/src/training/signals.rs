@@ -186,7 +186,6 @@ impl Rank<'_> {
     }
 
     pub(super) fn gpu(&self, gpu: usize, job: JobState) -> GpuSignals {
-        let fault = self.fault_of(gpu);
         let clock = self.clock(gpu, job.is_warm);
         let is_busy = job.phase != Phase::Idle && !self.is_idle;
         // Share of the time in which it computes, and of the work of a training step.
@@ -214,15 +213,15 @@ impl Rank<'_> {
         };
         let outlet = (gpu % 4) as f64 * 2.0;
         let warm = if job.is_warm { 9.0 } else { 0.0 };
-        let mut temperature = 28.0 + 0.05 * power + outlet + warm + 2.0 * self.constant(gpu, 4);
-        let mut nvlink = NVLINK_BYTES * activity * (1.0 + 0.01 * self.noise(gpu, 5));
+        let temperature = 28.0 + 0.05 * power + outlet + warm + 2.0 * self.constant(gpu, 4);
+        let nvlink = NVLINK_BYTES * activity * (1.0 + 0.01 * self.noise(gpu, 5));
         let mut out = GpuSignals {
             utilization: if is_busy { 100.0 } else { 0.0 },
             clock_mhz: if is_busy { BUSY_MHZ * clock } else { IDLE_MHZ },
             power_w: power,
             tensor: (0.42 * activity / clock * (1.0 + 0.02 * self.noise(gpu, 6))).max(0.0),
-            temperature: 0.0,
-            nvlink_bytes: 0.0,
+            temperature,
+            nvlink_bytes: nvlink.max(0.0),
             pcie_replays: 0.0,
             pcie_width: 16.0,
             xid: 0.0,
@@ -234,10 +233,17 @@ impl Rank<'_> {
             },
             remapped_rows: 0.0,
         };
-        match fault {
+        self.apply_fault(gpu, &mut out);
+        out.temperature = out.temperature.round();
+        out
+    }
+
+    /// Adds what a fault changes in a GPU besides its clock and speed.
+    fn apply_fault(&self, gpu: usize, out: &mut GpuSignals) {
+        match self.fault_of(gpu) {
             Some((Kind::SlowClock, _)) => out.throttle_reasons = APPLICATION_CLOCKS,
             Some((Kind::Hot, severity)) => {
-                temperature = 88.0 + 5.0 * severity + 0.5 * self.noise(gpu, 4);
+                out.temperature = 88.0 + 5.0 * severity + 0.5 * self.noise(gpu, 4);
                 out.throttle_reasons = THERMAL_SLOWDOWN;
             }
             Some((Kind::Ecc, severity)) => {
@@ -248,14 +254,11 @@ impl Rank<'_> {
                 out.pcie_width = if severity < 0.5 { 8.0 } else { 4.0 };
                 out.pcie_replays = 0.2 + severity;
             }
-            Some((Kind::NvlinkLane, severity)) => nvlink *= 0.8 - 0.3 * severity,
+            Some((Kind::NvlinkLane, severity)) => out.nvlink_bytes *= 0.8 - 0.3 * severity,
             Some((Kind::OffBus, _)) => out.xid = 79.0,
             Some((Kind::ApplicationXid, _)) => out.xid = 31.0,
             _ => {}
         }
-        out.temperature = temperature.round();
-        out.nvlink_bytes = nvlink.max(0.0);
-        out
     }
 
     pub(super) fn port(&self, port: usize, job: JobState) -> PortSignals {

@@ -15,9 +15,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::args::{WriteArgs, to_usize};
+use crate::args::WriteArgs;
 use crate::fleet::Fleet;
 use crate::output::print;
+use crate::parse::to_usize;
 use crate::process;
 pub(crate) use options::WriteOptions;
 use requests::{Encoder, Round};
