@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Rules(RulesCommand),
     /// Show the state of a server on one screen, or a part of it
     Status(Box<StatusArgs>),
-    /// Administrate a server: snapshot, delete, compact, reload
+    /// Administer a server: snapshot, delete, compact, reload
     #[command(subcommand)]
     Admin(AdminCommand),
     /// Print shell completions

@@ -30,6 +30,11 @@ fn the_state_of_a_server_fits_on_a_screen() {
     ] {
         assert!(printed.contains(expect), "{expect} is not in\n{printed}");
     }
+    let mistyped = varve(&["status", "sendrs"]);
+    assert!(
+        text(&mistyped.stderr).contains("neither a part of the status nor a server"),
+        "{mistyped:?}"
+    );
     let output = varve(&["status", "--output=json", &url]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["series"]["all"]["use"]["activeSeries"], 1, "{json}");

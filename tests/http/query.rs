@@ -210,7 +210,7 @@ fn what_cannot_be_answered_is_422_execution() {
         "query?query=up[5m]&time=1700000285",
         422,
         "execution",
-        "query processing would load too many samples into memory in query execution. Shorten the range, select fewer series, record the expression, or raise --query.max-samples",
+        "query processing would load too many samples into memory in query execution. Shorten the range, select fewer series, or record the expression; the limit is --query.max-samples",
     );
     check_error(
         &server,

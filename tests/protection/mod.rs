@@ -13,8 +13,8 @@ mod last_words;
 mod long_labels;
 mod long_urls;
 mod pressure;
+mod requester;
 mod running;
-mod source;
 mod unbounded;
 mod unread;
 

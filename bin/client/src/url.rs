@@ -28,6 +28,12 @@ pub struct Url {
 }
 
 impl Url {
+    /// Returns `true` if the host has no dot and the port is the default one: a single word.
+    pub fn is_word(&self) -> bool {
+        let is_default = self.port == if self.is_https { 443 } else { 80 };
+        is_default && !self.host.contains(['.', ':']) && self.host != "localhost"
+    }
+
     /// Parses `http://host:port/path`. The default scheme is http, as in Prometheus' tools.
     ///
     /// # Errors

@@ -259,7 +259,7 @@ impl From<varve_tsdb::Error> for ApiError {
 }
 
 /// What makes a query cheaper.
-const CHEAPER: &str = "Shorten the range, select fewer series, record the expression";
+const CHEAPER: &str = "Shorten the range, select fewer series, or record the expression";
 
 impl From<varve_query::Error> for ApiError {
     fn from(error: varve_query::Error) -> Self {
@@ -278,7 +278,7 @@ impl From<varve_query::Error> for ApiError {
         let text = match limit {
             // The messages of Prometheus for these limits do not name them.
             Some(limit) if limit == QUERY_TIMEOUT || limit == Limit::QuerySamples => {
-                format!("{error}. {CHEAPER}, or raise {}", limit.name())
+                format!("{error}. {CHEAPER}; the limit is {}", limit.name())
             }
             _ => error.to_string(),
         };
@@ -436,7 +436,7 @@ mod tests {
         check(
             varve_query::Error::Timeout,
             503,
-            r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation. Shorten the range, select fewer series, record the expression, or raise --query.timeout"}"#,
+            r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation. Shorten the range, select fewer series, or record the expression; the limit is --query.timeout"}"#,
         );
     }
 

@@ -61,7 +61,7 @@ pub fn error_chain(error: &anyhow::Error) -> String {
         })
 }
 
-/// Prints an error, if it is one, and returns the exit code of the process.
+/// Prints the error, if any, and returns the exit code of the process.
 pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

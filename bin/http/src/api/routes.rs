@@ -476,7 +476,7 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/status/top_queries", top_queries::status)
             .about(
                 "status",
-                "Returns the shapes or sources of queries that took the most time",
+                "Returns the shapes or requesters of queries that took the most time",
             )
             .takes([
                 optional(

@@ -14,7 +14,7 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// Returns the probe that a request is. A request with parameters is none: `for=write` writes a
+    /// Returns the probe of a request. Returns `None` if it has parameters: `for=write` writes a
     /// file.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {

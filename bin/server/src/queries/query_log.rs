@@ -14,7 +14,7 @@ use varve_config::file::QueryLogFile;
 use varve_system::metrics::Registrar;
 use varve_system::quantity::print_time;
 
-use crate::requests::source::QuerySource;
+use crate::requests::requester::QueryRequester;
 
 /// The log.
 #[derive(Debug)]
@@ -46,11 +46,11 @@ pub struct LoggedQuery<'a> {
     pub memory_peak_bytes: usize,
     /// The ids of the trace and of the span of the request, if it is sampled.
     pub trace: Option<(String, String)>,
-    /// The source.
+    /// The requester.
     pub origin: QueryOrigin<'a>,
 }
 
-/// The source of a query.
+/// The requester of a query.
 #[derive(Debug)]
 pub enum QueryOrigin<'a> {
     /// A request.
@@ -61,8 +61,8 @@ pub enum QueryOrigin<'a> {
         method: &'a str,
         /// The path.
         path: &'a str,
-        /// The sender.
-        source: QuerySource,
+        /// Who sent it.
+        requester: QueryRequester,
     },
     /// A rule.
     RuleGroup {
@@ -118,7 +118,7 @@ impl LoggedQuery<'_> {
         let mut line = Map::new();
         line.insert("time".into(), format!("{now:.3}").into());
         line.insert("level".into(), "INFO".into());
-        line.insert("source".into(), "varve".into());
+        line.insert("requester".into(), "varve".into());
         line.insert("msg".into(), "promql query logged".into());
         let start = print_time(self.start_ms);
         let end = print_time(self.end_ms);
@@ -144,10 +144,10 @@ impl LoggedQuery<'_> {
                 client_ip,
                 method,
                 path,
-                source,
+                requester,
             } => {
                 let mut request = json!({ "clientIP": client_ip, "method": method, "path": path });
-                for (name, text) in source.fields() {
+                for (name, text) in requester.fields() {
                     if !text.is_empty() {
                         request[name] = text.into();
                     }
@@ -185,9 +185,9 @@ mod tests {
                 client_ip: String::new(),
                 method: "GET",
                 path: "/api/v1/query_range",
-                source: QuerySource {
+                requester: QueryRequester {
                     user: "ann".into(),
-                    ..QuerySource::default()
+                    ..QueryRequester::default()
                 },
             },
         }

@@ -1,22 +1,21 @@
 //! Costs of queries in the last day: by the shape of their expression, which is the text without
-//! the contents of strings, and by their source.
+//! the contents of strings, and by each part of their requester.
 //!
 //! Filled when a query ends, read by /api/v1/status/top_queries. Bounded: [`WINDOWS`] windows of
-//! [`GROUPS_MAX`] shapes and as many sources. A full window keeps the groups that took the most
-//! time.
+//! [`GROUPS_MAX`] groups of each kind. A full window keeps the groups that took the most time.
 
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use varve_system::excerpt::truncate;
 
-use crate::requests::source::QuerySource;
+use crate::requests::requester::QueryRequester;
 
 /// Length of a window.
 const WINDOW_MS: i64 = 15 * 60_000;
 /// Windows of a day.
 const WINDOWS: usize = 96;
-/// Shapes, and sources, of a window.
+/// Groups of a window, of each kind.
 const GROUPS_MAX: usize = 100;
 /// Maximum size of a shape or an example. A longer one is truncated.
 const SHAPE_SIZE_MAX: usize = 512;
@@ -31,8 +30,8 @@ pub struct TopQueries {
 #[derive(Debug)]
 struct Window {
     number: i64,
-    by_shape: Costs,
-    by_source: Costs,
+    /// In the order of [`GroupBy::ALL`].
+    costs: [Costs; GroupBy::ALL.len()],
 }
 
 /// At most [`GROUPS_MAX`] groups of queries with their costs.
@@ -59,8 +58,8 @@ pub enum GroupBy {
 pub struct QueryGroup {
     /// The shape.
     pub shape: String,
-    /// Parts of the source.
-    pub source: QuerySource,
+    /// Parts of the requester.
+    pub requester: QueryRequester,
 }
 
 /// The cost of queries of one shape.
@@ -80,8 +79,8 @@ pub struct QueryCost {
     pub memory_peak_max: usize,
     /// The newest of the queries, truncated to [`SHAPE_SIZE_MAX`] bytes.
     pub example: String,
-    /// The source of the example.
-    pub source: QuerySource,
+    /// The requester of the example.
+    pub requester: QueryRequester,
 }
 
 impl QueryCost {
@@ -93,19 +92,51 @@ impl QueryCost {
         self.n_samples += other.n_samples;
         self.memory_peak_max = self.memory_peak_max.max(other.memory_peak_max);
         self.example.clone_from(&other.example);
-        self.source.clone_from(&other.source);
+        self.requester.clone_from(&other.requester);
     }
 }
 
 impl GroupBy {
-    /// Returns the parts of a source that queries of a group share.
-    fn part_of(self, source: &QuerySource) -> QuerySource {
-        let mut part = QuerySource::default();
-        let QuerySource {
+    /// All groupings, the default first.
+    pub const ALL: [Self; 5] = [
+        Self::Shape,
+        Self::Dashboard,
+        Self::Panel,
+        Self::User,
+        Self::UserAgent,
+    ];
+
+    /// Returns the name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Dashboard => "dashboard",
+            Self::Panel => "panel",
+            Self::User => "user",
+            Self::UserAgent => "user_agent",
+        }
+    }
+
+    /// Returns the group of a query.
+    fn group_of(self, text: &str, requester: &QueryRequester) -> QueryGroup {
+        QueryGroup {
+            shape: if self == Self::Shape {
+                shape(text)
+            } else {
+                String::new()
+            },
+            requester: self.part_of(requester),
+        }
+    }
+
+    /// Returns the parts of a requester that queries of a group share.
+    fn part_of(self, requester: &QueryRequester) -> QueryRequester {
+        let mut part = QueryRequester::default();
+        let QueryRequester {
             user,
             user_agent,
             grafana,
-        } = source;
+        } = requester;
         match self {
             Self::Shape => {}
             Self::Dashboard => part.grafana.dashboard.clone_from(&grafana.dashboard),
@@ -135,24 +166,16 @@ impl TopQueries {
         if windows.back().is_none_or(|newest| newest.number < number) {
             windows.push_back(Window {
                 number,
-                by_shape: Costs::default(),
-                by_source: Costs::default(),
+                costs: Default::default(),
             });
             let n_outdated = windows.len().saturating_sub(WINDOWS);
             drop(windows.drain(..n_outdated));
         }
         // If the clock was set back, queries count in the newest window.
         if let Some(newest) = windows.back_mut() {
-            let shape = QueryGroup {
-                shape: shape(text),
-                ..QueryGroup::default()
-            };
-            newest.by_shape.add(shape, &cost);
-            let source = QueryGroup {
-                source: cost.source.clone(),
-                ..QueryGroup::default()
-            };
-            newest.by_source.add(source, &cost);
+            for (by, costs) in GroupBy::ALL.into_iter().zip(&mut newest.costs) {
+                costs.add(by.group_of(text, &cost.requester), &cost);
+            }
         }
     }
 
@@ -165,16 +188,14 @@ impl TopQueries {
             .iter()
             .filter(|window| (window.number + 1) * WINDOW_MS > since_ms)
         {
-            let Costs(costs) = match by {
-                GroupBy::Shape => &window.by_shape,
-                _ => &window.by_source,
-            };
-            for (QueryGroup { shape, source }, cost) in costs {
-                let group = QueryGroup {
-                    shape: shape.clone(),
-                    source: by.part_of(source),
-                };
-                sums.entry(group).or_default().add(cost);
+            for (_, Costs(costs)) in GroupBy::ALL
+                .into_iter()
+                .zip(&window.costs)
+                .filter(|(kind, _)| *kind == by)
+            {
+                for (group, cost) in costs {
+                    sums.entry(group.clone()).or_default().add(cost);
+                }
             }
         }
         drop(windows);
@@ -183,7 +204,7 @@ impl TopQueries {
             b.1.seconds
                 .total_cmp(&a.1.seconds)
                 .then_with(|| a.0.shape.cmp(&b.0.shape))
-                .then_with(|| a.0.source.fields().cmp(&b.0.source.fields()))
+                .then_with(|| a.0.requester.fields().cmp(&b.0.requester.fields()))
         });
         all
     }
@@ -341,7 +362,7 @@ mod tests {
     #[test]
     fn queries_are_grouped_by_parts_of_their_source() {
         let top = TopQueries::default();
-        let from = |user: &str, dashboard: &str, panel: &str| QuerySource {
+        let from = |user: &str, dashboard: &str, panel: &str| QueryRequester {
             user: user.into(),
             user_agent: "Grafana".into(),
             grafana: GrafanaSource {
@@ -350,30 +371,30 @@ mod tests {
                 ..GrafanaSource::default()
             },
         };
-        for (seconds, source) in [
+        for (seconds, requester) in [
             (1.0, from("a", "d1", "1")),
             (2.0, from("b", "d1", "2")),
             (4.0, from("b", "d2", "1")),
         ] {
             let cost = QueryCost {
-                source,
+                requester,
                 ..cost(seconds)
             };
             top.add(0, "up", cost);
         }
-        let check = |by, expect: &[(f64, QuerySource)]| {
+        let check = |by, expect: &[(f64, QueryRequester)]| {
             let listed: Vec<_> = top
                 .list(0, by)
                 .into_iter()
-                .map(|(group, cost)| (cost.seconds, group.source))
+                .map(|(group, cost)| (cost.seconds, group.requester))
                 .collect();
             assert_eq!(listed, expect, "{by:?}");
         };
-        let part = |user, dashboard, panel| QuerySource {
+        let part = |user, dashboard, panel| QueryRequester {
             user_agent: String::new(),
             ..from(user, dashboard, panel)
         };
-        check(GroupBy::Shape, &[(7.0, QuerySource::default())]);
+        check(GroupBy::Shape, &[(7.0, QueryRequester::default())]);
         check(
             GroupBy::Dashboard,
             &[(4.0, part("", "d2", "")), (3.0, part("", "d1", ""))],
@@ -392,7 +413,7 @@ mod tests {
         );
         check(GroupBy::UserAgent, &[(7.0, from("", "", ""))]);
         assert_eq!(
-            top.list(0, GroupBy::Dashboard)[1].1.source,
+            top.list(0, GroupBy::Dashboard)[1].1.requester,
             from("b", "d1", "2")
         );
     }

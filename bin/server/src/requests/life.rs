@@ -250,7 +250,7 @@ impl Requests {
             seconds_max: seconds,
             n_samples: active.ctx.n_samples(),
             memory_peak_max: active.ctx.memory().peak(),
-            source: request.query_source(),
+            requester: request.requester(),
             ..QueryCost::default()
         };
         self.top_queries
@@ -291,7 +291,7 @@ impl Requests {
                         .unwrap_or_default(),
                     method: &request.method,
                     path: &request.route,
-                    source: request.query_source(),
+                    requester: request.requester(),
                 },
             ),
         };

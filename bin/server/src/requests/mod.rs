@@ -13,5 +13,5 @@ pub mod fair_semaphore;
 pub mod life;
 pub mod log;
 pub mod record;
-pub mod source;
+pub mod requester;
 pub mod tenant;

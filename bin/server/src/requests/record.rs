@@ -20,7 +20,7 @@ use varve_system::excerpt::truncate;
 use varve_wire::active_requests::{GrafanaSource, RULE_ROUTE, RequestState};
 
 use super::log::Place;
-use super::source::QuerySource;
+use super::requester::QueryRequester;
 use super::tenant::{Tenant, User};
 use crate::rejections::Sender;
 use crate::traces::{Part, Trace};
@@ -217,9 +217,9 @@ impl RequestRecord {
         }
     }
 
-    /// Returns the sender of a query.
-    pub fn query_source(&self) -> QuerySource {
-        QuerySource {
+    /// Returns who sent the query.
+    pub fn requester(&self) -> QueryRequester {
+        QueryRequester {
             user: Arc::clone(&self.user),
             user_agent: self.user_agent.clone(),
             grafana: self.grafana.clone(),

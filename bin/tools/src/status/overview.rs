@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use varve_client::Client;
 use varve_system::quantity::{print_duration, print_rounded_size};
 
@@ -42,6 +42,10 @@ const PARTS: [Part; 9] = [
 /// # Errors
 /// If the server cannot be reached.
 pub(super) fn overview(args: &ViewArgs) -> Result<()> {
+    // A mistyped part must not become a host that gets a token.
+    if let Some(word) = args.server.given().filter(|url| url.is_word()) {
+        bail!("{word} is neither a part of the status nor a server with a port");
+    }
     let mut client = args.server.client()?;
     let ready = client.get("/-/ready")?.text();
     let mut rows = vec![["state".to_owned(), ready.clone()]];
@@ -55,7 +59,8 @@ pub(super) fn overview(args: &ViewArgs) -> Result<()> {
             Err(error) => format!("{error:#}"),
         };
         rows.push([name.to_owned(), text]);
-        all.insert(name.to_owned(), data.unwrap_or_default());
+        let data = data.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
+        all.insert(name.to_owned(), data);
     }
     let url = client.url();
     args.output
@@ -259,8 +264,6 @@ fn list(value: &Value) -> &[Value] {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -16,7 +16,14 @@ pub(super) struct View {
 }
 
 /// Columns that are left out if all cells are empty.
-const OPTIONAL: &[&str] = &["user", "dashboard", "panel", "grafana user", "query"];
+const OPTIONAL: &[&str] = &[
+    "user",
+    "dashboard",
+    "panel",
+    "grafana rule",
+    "grafana user",
+    "query",
+];
 
 pub(super) const TEAMS: View = View {
     path: "/api/v1/status/teams",
@@ -103,6 +110,7 @@ pub(super) const QUERIES: View = View {
         ("user", "/user"),
         ("dashboard", "/dashboard"),
         ("panel", "/panel"),
+        ("grafana rule", "/grafanaRule"),
         ("grafana user", "/grafanaUser"),
         ("user agent", "/userAgent"),
         ("query", "/query"),
@@ -122,6 +130,7 @@ pub(super) const TOP: View = View {
         ("user", "/user"),
         ("dashboard", "/dashboard"),
         ("panel", "/panel"),
+        ("grafana rule", "/grafanaRule"),
         ("grafana user", "/grafanaUser"),
         ("user agent", "/userAgent"),
         ("query", "/shape"),

@@ -54,7 +54,7 @@ schema! {
         /// The dashboard, panel, alert rule and user that Grafana named.
         dashboard: String,
         panel: String,
-        rule: String,
+        grafana_rule: String,
         grafana_user: String,
     }
 }
@@ -104,7 +104,7 @@ impl UnfinishedRequest {
             user_agent: record.user_agent.clone(),
             dashboard: record.grafana.dashboard.clone(),
             panel: record.grafana.panel.clone(),
-            rule: record.grafana.rule.clone(),
+            grafana_rule: record.grafana.rule.clone(),
             grafana_user: record.grafana.user.clone(),
         }
     }

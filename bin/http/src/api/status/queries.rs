@@ -132,7 +132,7 @@ fn describe(request: &RequestRecord, active: &Active) -> Value {
         "series": ctx.n_series(),
         "samples": ctx.n_samples(),
     });
-    for (name, text) in request.query_source().fields() {
+    for (name, text) in request.requester().fields() {
         described[name] = text.into();
     }
     if let Some(rule) = &request.rule {

@@ -1,12 +1,12 @@
 //! /api/v1/status/top_queries: what queries cost in the last hour or day, by the shape of their
-//! expression or by a part of their source.
+//! expression or by a part of their requester.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use varve_env::{Clock, SystemClock};
 use varve_server::queries::top_queries::{GroupBy, QueryCost, QueryGroup};
-use varve_server::requests::source::QuerySource;
+use varve_server::requests::requester::QueryRequester;
 
 use crate::error::{ApiError, Result};
 use crate::params::Form;
@@ -35,12 +35,12 @@ schema! {
         shape: String,
         /// The latest of the queries, truncated.
         example: String,
-        /// The source of the group; of the latest query, if queries are grouped by their shape.
+        /// The requester of the group; of the latest query, if queries are grouped by their shape.
         user: String,
         user_agent: String,
         dashboard: String,
         panel: String,
-        rule: String,
+        grafana_rule: String,
         grafana_user: String,
         queries: u64,
         failed: u64,
@@ -65,19 +65,13 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
             ));
         }
     };
-    let by = match form.first("by") {
-        "" | "shape" => GroupBy::Shape,
-        "dashboard" => GroupBy::Dashboard,
-        "panel" => GroupBy::Panel,
-        "user" => GroupBy::User,
-        "user_agent" => GroupBy::UserAgent,
-        other => {
-            return Err(ApiError::invalid_parameter(
-                "by",
-                format!("{other:?} is none of {}", GROUPINGS.join(", ")),
-            ));
-        }
-    };
+    let wanted = Some(form.first("by")).filter(|by| !by.is_empty());
+    let wanted = wanted.unwrap_or(GroupBy::Shape.name());
+    let by = GroupBy::ALL.into_iter().find(|by| by.name() == wanted);
+    let by = by.ok_or_else(|| {
+        let reason = format!("{wanted:?} is none of {}", GROUPINGS.join(", "));
+        ApiError::invalid_parameter("by", reason)
+    })?;
     let since_ms = SystemClock.now_ms() - range_ms;
     let list = app.requests.top_queries.list(since_ms, by);
     Ok(success(&TopQueries {
@@ -99,15 +93,15 @@ impl TopQuery {
             n_samples,
             memory_peak_max,
             example,
-            source,
+            requester,
         } = cost;
-        let QuerySource {
+        let QueryRequester {
             user,
             user_agent,
             grafana,
         } = match by {
-            GroupBy::Shape => source,
-            _ => group.source,
+            GroupBy::Shape => requester,
+            _ => group.requester,
         };
         Self {
             shape: group.shape,
@@ -116,7 +110,7 @@ impl TopQuery {
             user_agent,
             dashboard: grafana.dashboard,
             panel: grafana.panel,
-            rule: grafana.rule,
+            grafana_rule: grafana.rule,
             grafana_user: grafana.user,
             queries: n_queries,
             failed: n_failed,

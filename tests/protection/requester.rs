@@ -17,13 +17,13 @@ const HEADERS: [(&str, &str); 5] = [
     ("X-Grafana-User", "ann"),
 ];
 
-/// Asserts the fields of the source.
+/// Asserts the fields of the requester.
 fn check(found: &Value, what: &str) {
     let expect = [
         ("userAgent", "Grafana/12.1"),
         ("dashboard", "d1"),
         ("panel", "7"),
-        ("rule", "r1"),
+        ("grafanaRule", "r1"),
         ("grafanaUser", "ann"),
     ];
     for (name, text) in expect {
@@ -41,7 +41,7 @@ fn varve(args: &[&str]) -> String {
 }
 
 #[test]
-fn the_source_of_a_query_is_told_everywhere() {
+fn the_requester_of_a_query_is_told_everywhere() {
     let config = ConfigFile::new("global: {query_log_file: queries.log}");
     let mut server = Server::start(&["--web.enable-admin-api", &config.flag()]);
     let url = server.http().url("");

@@ -1,12 +1,12 @@
-//! The sender of a query: for running queries, the most expensive ones, and the query log.
+//! Who sent a query: for running queries, the most expensive ones, and the query log.
 
 use std::sync::Arc;
 
 use varve_wire::active_requests::GrafanaSource;
 
-/// The sender of a query.
+/// Who sent a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct QuerySource {
+pub struct QueryRequester {
     /// Empty without authentication.
     pub user: Arc<str>,
     /// The user agent, truncated.
@@ -15,7 +15,7 @@ pub struct QuerySource {
     pub grafana: GrafanaSource,
 }
 
-impl QuerySource {
+impl QueryRequester {
     /// Returns the names of the parts in the API, with their values.
     pub fn fields(&self) -> [(&'static str, &str); 6] {
         let Self {
@@ -28,7 +28,7 @@ impl QuerySource {
             ("userAgent", user_agent),
             ("dashboard", &grafana.dashboard),
             ("panel", &grafana.panel),
-            ("rule", &grafana.rule),
+            ("grafanaRule", &grafana.rule),
             ("grafanaUser", &grafana.user),
         ]
     }
