@@ -48,9 +48,9 @@ describe("results", { skip: missing() }, () => {
   test("an empty result offers names that exist", async () => {
     const cases = [
       ["sum(rate(http_request_total[5m])) # rate", "There is no metric http_request_total in the last 12 hours. Did you mean", "http_requests_total", "sum(rate(http_requests_total[5m])) # rate"],
-      ['http_requests_total{job="fronted"}', "The label job has no value fronted. Did you mean", "frontend", 'http_requests_total{job="frontend"}'],
-      ['http_requests_total{instnce="host-1"}', "The metric has no label instnce. Did you mean", "instance", 'http_requests_total{instance="host-1"}'],
-      ['http_requests_total{job="zzz"}', "The label job has no value zzz. It has, for example,", "backend", 'http_requests_total{job="backend"}'],
+      ['http_requests_total{job="fronted"}', 'No series of the last 12 hours has job="fronted". Did you mean', "frontend", 'http_requests_total{job="frontend"}'],
+      ['http_requests_total{instnce="host-1"}', "No series of the last 12 hours has the label instnce. Did you mean", "instance", 'http_requests_total{instance="host-1"}'],
+      ['http_requests_total{job="zzz"}', 'No series of the last 12 hours has job="zzz". It has, for example,', "backend", 'http_requests_total{job="backend"}'],
     ];
     for (const [expr, text, option, replaced] of cases) {
       for (const tab of ["table", "graph"]) {

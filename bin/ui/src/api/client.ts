@@ -45,13 +45,13 @@ export const waiting = createStore<Waiting>("no");
 
 /** True while the server cannot be reached, or a proxy says so. */
 export const isUnreachable = createStore(false);
-/** How often the server has come back. What failed meanwhile is loaded again. */
-export const returns = createStore(0);
+/** Number of reconnects. Each one reloads the data of the page. */
+export const reconnects = createStore(0);
 
 /** Ends the time during which the server could not be reached. */
 export function endOutage(): void {
   isUnreachable.set(false);
-  returns.set(returns.get() + 1);
+  reconnects.set(reconnects.get() + 1);
 }
 
 /** True once the server has said that the credentials are those of a tenant. They see series and rules, nothing else. */
@@ -152,6 +152,8 @@ async function send(url: string, options: RequestOptions): Promise<Received> {
       await wait(authorization === undefined ? "credentials" : "rejected credentials", options.signal);
     } else if (response.status === 503 && response.headers.get("X-Prometheus-Stopping") === "false") {
       await wait("store", options.signal);
+    } else if (PROXY_STATUSES.includes(response.status) && !(await isReachable())) {
+      throw unreachable(undefined, "a proxy does not reach the server");
     } else {
       const text = await response.text().catch((cause: unknown) => {
         throw unreachable(cause, "the connection broke before the response was complete");
@@ -176,15 +178,16 @@ export async function fetchFromServer(url: string, options: RequestOptions = {})
   if (hasBody) headers.set("Content-Type", "application/x-www-form-urlencoded");
   const body = hasBody ? form : null;
   try {
-    const response = await fetch(url + query, { method, headers, body, signal: signal ?? null, cache: "no-store" });
-    if (PROXY_STATUSES.includes(response.status)) isUnreachable.set(true);
-    return response;
+    return await fetch(url + query, { method, headers, body, signal: signal ?? null, cache: "no-store" });
   } catch (cause) {
     throw unreachable(cause, "the server cannot be reached");
   }
 }
 
-/** Statuses of a proxy that does not reach the server, which never sends them itself. */
+/**
+ * Statuses of a proxy that does not reach the server, which never sends them itself. A proxy also responds with 504 if one
+ * request takes too long, so another request tells.
+ */
 const PROXY_STATUSES = [502, 504];
 
 /** Returns `true` if the server responds, also if it only asks for credentials or replays its log. */

@@ -126,16 +126,16 @@ export interface Block {
   stats: { numSamples: number; numSeries: number };
   compaction: { level: number; sources: string[] };
 }
-/** The sender of a query, as `status/queries` and others list it. */
-export interface QuerySource {
+/** Who sent a query, as `status/queries` and others list it. */
+export interface QueryRequester {
   user: string;
   userAgent: string;
   dashboard: string;
   panel: string;
-  rule: string;
+  grafanaRule: string;
   grafanaUser: string;
 }
-export interface ActiveQuery extends QuerySource {
+export interface ActiveQuery extends QueryRequester {
   id: number;
   class: string;
   stage: string;

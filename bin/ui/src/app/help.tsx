@@ -42,7 +42,7 @@ export function Help() {
     const onKey = (event: KeyboardEvent) => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       const page = isAfterG ? PAGES.find(({ key }) => key === event.key) : undefined;
-      isAfterG = event.key === "g";
+      isAfterG = !page && event.key === "g";
       if (page) navigate(homeOf(page.id));
       else if (event.key === "?") dialog.current?.showModal();
       else if (event.key === "/") focusSearch();

@@ -2,7 +2,7 @@
 
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { returns } from "../api/client";
+import { reconnects } from "../api/client";
 import { useStore } from "../parts/store";
 
 type Extras = typeof import("../extras");
@@ -33,21 +33,20 @@ export function loadWhenIdle(): void {
   else setTimeout(start, 1000);
 }
 
-/** Returns a component that shows the one that `pick` returns, once it is loaded; until then a notice in `frame`. */
+/** Returns a component that shows the one that `pick` reconnects, once it is loaded; until then a notice in `frame`. */
 export function lazy<P extends object>(pick: (extras: Extras) => ComponentType<P>, frame = (notice: VNode) => notice): ComponentType<P> {
   return function Lazy(props: P) {
     const [state, setState] = useState<"waiting" | "loaded" | "failed">("waiting");
     // When the server is back, the code is requested again.
-    const nReturns = useStore(returns);
+    const nReconnects = useStore(reconnects);
     useEffect(() => {
-      if (loaded) return;
       let isGone = false;
       const show = (next: typeof state) => !isGone && setState(next);
       loadExtras().then(() => show("loaded"), () => show("failed"));
       return () => {
         isGone = true;
       };
-    }, [nReturns]);
+    }, [nReconnects]);
     if (loaded) {
       const View = pick(loaded);
       return <View {...props} />;

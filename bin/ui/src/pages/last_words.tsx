@@ -1,15 +1,15 @@
 /** The requests that were active when the previous process ended. */
 
 import { request } from "../api/client";
-import type { QuerySource } from "../api/types";
+import type { QueryRequester } from "../api/types";
 import { bytes, count, seconds } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
 import { QueryLink, Section, Show } from "../parts/view";
-import { sourceOf } from "./requesters";
+import { requesterOf } from "./requesters";
 
-interface Unfinished extends QuerySource {
+interface Unfinished extends QueryRequester {
   stage: string;
   startedMs: number;
   recordedMs: number;
@@ -53,7 +53,7 @@ function Process({ process: { pid, startedMs, isCleanShutdown, requests } }: { p
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
     { id: "age", title: "Age", value: (one) => one.recordedMs - one.startedMs, cell: (one) => seconds((one.recordedMs - one.startedMs) / 1000), isNumber: true },
     { id: "stage", title: "Stage", value: ({ stage }) => stage, isMinor: true },
-    { id: "who", title: "Sent by", value: (one) => [sourceOf(one), one.client].filter(Boolean).join(" · "), isMinor: true, wraps: true },
+    { id: "who", title: "Sent by", value: (one) => [requesterOf(one), one.client].filter(Boolean).join(" · "), isMinor: true, wraps: true },
   ];
   return (
     <>

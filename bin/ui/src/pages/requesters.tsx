@@ -1,6 +1,6 @@
 /** The dashboards, rules and programs that used a metric. */
 
-import type { QuerySource, Requester, UsageEntry } from "../api/types";
+import type { QueryRequester, Requester, UsageEntry } from "../api/types";
 import { plural } from "../parts/format";
 import { Ago } from "../parts/view";
 
@@ -14,9 +14,9 @@ export function nameOf({ userAgent, dashboard, panel, rule }: Pick<Requester, "u
 }
 
 /** Returns the user, the user of Grafana, and the rule, dashboard or program of a query. */
-export function sourceOf(source: QuerySource): string {
-  const { user, grafanaUser } = source;
-  return [user, grafanaUser && `Grafana user ${grafanaUser}`, nameOf(source)].filter(Boolean).join(" · ");
+export function requesterOf(requester: QueryRequester): string {
+  const { user, grafanaUser, grafanaRule } = requester;
+  return [user, grafanaUser && `Grafana user ${grafanaUser}`, nameOf({ ...requester, rule: grafanaRule })].filter(Boolean).join(" · ");
 }
 
 /** Hint of columns of last uses. */

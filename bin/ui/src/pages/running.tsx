@@ -9,7 +9,7 @@ import { type Column, DataTable } from "../parts/table";
 import { ErrorBox, Page, QueryLink, Show } from "../parts/view";
 import { LastWords } from "./last_words";
 import { LimitsHit } from "./limits_hit";
-import { sourceOf } from "./requesters";
+import { requesterOf } from "./requesters";
 import { TopQueries } from "./top_queries";
 
 const POLL_MS = 1000;
@@ -61,7 +61,7 @@ function Queries({ queries, onCancel }: { queries: ActiveQuery[]; onCancel: (id:
 }
 
 function who(query: ActiveQuery): string {
-  return [sourceOf(query), query.client].filter(Boolean).join(" · ");
+  return [requesterOf(query), query.client].filter(Boolean).join(" · ");
 }
 
 function QueryText({ query: { query, path, start, end, step } }: { query: ActiveQuery }) {

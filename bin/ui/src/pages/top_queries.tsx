@@ -1,15 +1,15 @@
 /** Queries that cost the most in the last hour or day, by the shape of their expression or by who sent them. */
 
 import { request } from "../api/client";
-import type { QuerySource } from "../api/types";
+import type { QueryRequester } from "../api/types";
 import { setParams, useAddress } from "../app/router";
 import { bytes, count, seconds } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { Name, QueryLink, Section, Select, Show } from "../parts/view";
-import { sourceOf } from "./requesters";
+import { requesterOf } from "./requesters";
 
-interface TopQuery extends QuerySource {
+interface TopQuery extends QueryRequester {
   shape: string;
   example: string;
   queries: number;
@@ -61,7 +61,7 @@ function TopTable({ queries, by }: { queries: TopQuery[]; by: string }) {
     { id: "memory", title: "Peak memory", value: (query) => query.memoryPeakBytes, cell: (query) => bytes(query.memoryPeakBytes), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", value: (query) => query.samples, cell: (query) => count(query.samples), isNumber: true, isMinor: true },
     { id: "failed", title: "Failed", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true, isMinor: true },
-    ...(isByShape ? [{ id: "who", title: "Last sent by", value: sourceOf, isMinor: true, wraps: true } satisfies Column<TopQuery>] : []),
+    ...(isByShape ? [{ id: "who", title: "Last sent by", value: requesterOf, isMinor: true, wraps: true } satisfies Column<TopQuery>] : []),
   ];
   return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={groupOf} text={groupOf} sort="total" noun="query" nouns="queries" empty="No query ended in this time." />;
 }

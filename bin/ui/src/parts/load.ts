@@ -1,7 +1,7 @@
 /** Loads data for a component. Cancels outdated requests, and keeps the old data while new data load. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isAbort, returns } from "../api/client";
+import { isAbort, reconnects } from "../api/client";
 import { useStore } from "./store";
 
 export interface Loaded<T> {
@@ -22,7 +22,7 @@ interface State<T> {
 export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T>, intervalMs = 0): Loaded<T> {
   const [state, setState] = useState<State<T>>({ key, isLoading: true });
   const [round, setRound] = useState(0);
-  const nReturns = useStore(returns);
+  const nReconnects = useStore(reconnects);
   const latest = useRef(load);
   const isBusy = useRef(false);
   latest.current = load;
@@ -41,7 +41,7 @@ export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T
       (error: unknown) => end((old) => (isAbort(error) ? { ...old, isLoading: false } : { key, data: old.data, error, isLoading: false })),
     );
     return () => abort.abort();
-  }, [key, round, nReturns]);
+  }, [key, round, nReconnects]);
   useEffect(() => {
     if (intervalMs <= 0) return;
     const timer = setInterval(() => {

@@ -48,16 +48,20 @@ function selector(metric?: string, matchers: Matcher[] = [], without?: string): 
 
 const orNothing = <T>(promise: Promise<T>, nothing: T): Promise<T> => promise.catch(() => nothing);
 
+/** Names and values of the last hours. */
+export const recentNames = {
+  labelNames: (metric?: string) => load<string[]>("labels", { "match[]": selector(metric), ...recent() }),
+  labelValues: (label: string, metric?: string, matchers?: Matcher[]) =>
+    load<string[]>(`label/${encodeURIComponent(label)}/values`, { "match[]": selector(metric, matchers, label), ...recent() }),
+  metricNames: () => load<string[]>("label/__name__/values", recent()),
+};
+
 /** The client that codemirror-promql calls. After a failed request it offers nothing. */
 export const completionClient = {
-  labelNames: (metric?: string): Promise<string[]> =>
-    orNothing(load<string[]>("labels", { "match[]": selector(metric), ...recent() }), []),
+  labelNames: (metric?: string): Promise<string[]> => orNothing(recentNames.labelNames(metric), []),
   labelValues: (label: string, metric?: string, matchers?: Matcher[]): Promise<string[]> =>
-    orNothing(
-      load<string[]>(`label/${encodeURIComponent(label)}/values`, { "match[]": selector(metric, matchers, label), ...recent() }),
-      [],
-    ),
-  metricNames: (): Promise<string[]> => orNothing(load<string[]>("label/__name__/values", recent()), []),
+    orNothing(recentNames.labelValues(label, metric, matchers), []),
+  metricNames: (): Promise<string[]> => orNothing(recentNames.metricNames(), []),
   metricMetadata: (): Promise<Record<string, Metadata[]>> => orNothing(load("metadata", { limit: OFFERED_MAX }), {}),
   // Series would be unbounded; names and values suffice for a completion.
   series: async (): Promise<Map<string, string>[]> => [],

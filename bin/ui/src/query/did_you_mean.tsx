@@ -2,7 +2,7 @@
 
 import { request } from "../api/client";
 import { useLoad } from "../parts/load";
-import { completionClient, load, recent } from "./completion";
+import { load, recent, recentNames } from "./completion";
 import { nearest } from "./nearest";
 import { type SelectorNode, type Tree, childrenOf, printTree } from "./promql";
 
@@ -38,8 +38,8 @@ export function DidYouMean({ expr, onReplace }: { expr: string; onReplace: (expr
         <p key={`${what} ${label} ${old}`} class="message info did-you-mean" role="status">
           <span>
             {what === "metric" && <>There is no metric <code>{old}</code> in the last 12 hours.</>}
-            {what === "label" && <>The metric has no label <code>{old}</code>.</>}
-            {what === "value" && <>The label <code>{label}</code> has no value <code>{old}</code>.</>}
+            {what === "label" && <>No series of the last 12 hours has the label <code>{old}</code>.</>}
+            {what === "value" && <>No series of the last 12 hours has <code>{label}={JSON.stringify(old)}</code>.</>}
             {options.length > 0 && (areExamples ? " It has, for example, " : " Did you mean ")}
             {options.map((option) => <button key={option} type="button" onClick={() => onReplace(replace(option))}><code>{option}</code></button>)}
             {options.length > 0 && !areExamples && "?"}
@@ -76,10 +76,10 @@ async function findIn(expr: string, root: Tree, selector: SelectorNode): Promise
   }
   for (const { name, type, value } of selector.matchers) {
     if (name === "__name__" || type !== "=" || value === "") continue;
-    const values = await completionClient.labelValues(name, metric);
+    const values = await recentNames.labelValues(name, metric);
     if (values.includes(value) || values.length >= NAMES_MAX) continue;
     if (values.length === 0) {
-      const labels = await completionClient.labelNames(metric);
+      const labels = await recentNames.labelNames(metric);
       return { what: "label", label: name, old: name, options: nearest(name, labels, OPTIONS_MAX), areExamples: false, replace: (option) => withLabel(root, selector, name, option) };
     }
     const similar = nearest(value, values, OPTIONS_MAX);
@@ -91,10 +91,12 @@ async function findIn(expr: string, root: Tree, selector: SelectorNode): Promise
 
 /** Returns names of metrics: all, or of a large store those that begin alike. */
 async function namesLike(metric: string): Promise<string[]> {
-  const names = await completionClient.metricNames();
+  const names = await recentNames.metricNames();
   if (names.length < NAMES_MAX || names.includes(metric)) return names;
   const prefix = metric.slice(0, PREFIX_SIZE).replace(/[^\w:]/g, ".");
-  return load<string[]>("label/__name__/values", { "match[]": `{__name__=~"${prefix}.*"}`, ...recent() }).catch(() => [metric]);
+  const alike = await load<string[]>("label/__name__/values", { "match[]": `{__name__=~"${prefix}.*"}`, ...recent() });
+  // If this list is not complete either, nothing is known.
+  return alike.length < NAMES_MAX ? alike : [metric];
 }
 
 /** Returns the query with another value of a matcher. Keeps its text, if the value is in it once. */

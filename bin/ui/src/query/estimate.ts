@@ -5,7 +5,7 @@ import type { CardinalityReport, NameCount, TsdbStatus } from "../api/types";
 import { count } from "../parts/format";
 import { labelName, quote } from "../parts/labels";
 import { graphSeriesMax } from "./run";
-import { type Panel, rangeOf } from "./panel_state";
+import { type Panel, exprsOf, rangeOf } from "./panel_state";
 
 /** A node of the syntax tree of `parse_query`. */
 interface Node {
@@ -91,7 +91,7 @@ export function warningFor(tree: unknown, selectors: Selector[], panel: Panel, f
       return `The graph has ${count(points)} points per series; the limit is ${count(pointsMax)} (--query.max-points). Choose a longer step or a shorter range.`;
     }
     const root = tree as Node;
-    const shown = graphSeriesMax(range);
+    const shown = Math.floor(graphSeriesMax(range) / Math.max(1, exprsOf(panel).filter((expr) => expr.trim() !== "").length));
     if (root.type === "vectorSelector" && nSeries > shown) {
       return `The query selects ${upTo}${count(nSeries)} series; the graph shows ${count(shown)} of them. Aggregate, or add matchers.`;
     }

@@ -1,7 +1,7 @@
 /** One panel: the editor, its controls, and the outcome of the latest run. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, isAbort, messageOf, returns } from "../api/client";
+import { ApiError, isAbort, messageOf, reconnects } from "../api/client";
 import { lazy } from "../app/lazy";
 import { useStore } from "../parts/store";
 import { download } from "../parts/view";
@@ -53,12 +53,13 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
   const shown = isChosen ? withExpr(panel, chosen.row, chosen.expr) : panel;
   const { outcome, error, startedAt, cancel } = useRun(shown, round, refreshSeconds);
   const [formatError, setFormatError] = useState<unknown>();
-  useEffect(() => setTexts(exprs), [exprsKey]);
+  // An expression that is not written yet stays.
+  useEffect(() => setTexts((old) => (old.length > exprs.length && old.slice(exprs.length).every((text) => text === "") ? [...exprs, ...old.slice(exprs.length)] : exprs)), [exprsKey]);
   useEffect(() => {
     // Links and buttons of other pages lead here, too.
     for (const expr of exprs.toReversed()) remember(expr);
   }, [exprsKey, round]);
-  const change = (changes: Partial<Panel>) => onChange({ ...panel, expr: texts[0] ?? "", more: texts.slice(1), ...changes });
+  const change = (changes: Partial<Panel>) => onChange({ ...panel, expr: texts[0] ?? "", more: texts.slice(1).filter((text) => text.trim() !== ""), ...changes });
   const run = () => {
     setFormatError(undefined);
     setChosen(undefined);
@@ -136,6 +137,9 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
   );
 }
 
+/** A request that fails sooner was refused: the server cannot have worked on it. */
+const REFUSED_MS = 2000;
+
 /** Runs the panel's query when the panel or `round` changes, and at the refresh interval. */
 function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const [outcome, setOutcome] = useState<Outcome>();
@@ -143,6 +147,8 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const [startedAt, setStartedAt] = useState<number>();
   const abort = useRef<AbortController | undefined>(undefined);
   const isRunning = useRef(false);
+  /** The key of a query that may be sent again after an outage: it failed before the server can have worked on it. */
+  const unsent = useRef<string | undefined>(undefined);
   /** The key of the outcome. */
   const outcomeKey = useRef<string | undefined>(undefined);
   // The mode only changes how a result is drawn, unless it shows samples.
@@ -154,7 +160,8 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
     abort.current = own;
     const isEmpty = exprsOf(panel).every((expr) => expr.trim() === "");
     isRunning.current = !isEmpty;
-    setStartedAt(isEmpty ? undefined : performance.now());
+    const sentAt = performance.now();
+    setStartedAt(isEmpty ? undefined : sentAt);
     if (isEmpty) {
       setOutcome(undefined);
       setError(undefined);
@@ -178,16 +185,17 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
         end(() => {
           // A failed refresh keeps what is shown.
           if (outcomeKey.current !== key) setOutcome(undefined);
+          unsent.current = performance.now() - sentAt < REFUSED_MS ? key : undefined;
           setError(isAbort(reason) ? new ApiError("canceled", 0, "The query was canceled.") : reason);
         }),
     );
   };
   useEffect(start, [key, round]);
-  const nReturns = useStore(returns);
+  const nReconnects = useStore(reconnects);
   useEffect(() => {
-    // What failed while the server could not be reached.
-    if (error instanceof ApiError && error.kind === "network") start();
-  }, [nReturns]);
+    // A query that ended the server is not sent again.
+    if (error instanceof ApiError && error.kind === "network" && unsent.current === key) start();
+  }, [nReconnects]);
   useEffect(() => () => abort.current?.abort(), []);
   useEffect(() => {
     if (!(refreshSeconds > 0)) return;

@@ -8,7 +8,7 @@ const PAUSE_MS = 400;
 
 export function useEstimate(texts: string[], panel: Panel): string | undefined {
   const [warning, setWarning] = useState<string>();
-  const { tab, rangeMs, stepMs, density } = panel;
+  const { tab, mode, rangeMs, stepMs, density } = panel;
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(() => {
@@ -21,6 +21,6 @@ export function useEstimate(texts: string[], panel: Panel): string | undefined {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [JSON.stringify(texts), tab, rangeMs, stepMs, density]);
+  }, [JSON.stringify(texts), tab, mode, rangeMs, stepMs, density]);
   return warning;
 }

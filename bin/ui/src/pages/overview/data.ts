@@ -38,7 +38,7 @@ export async function loadState(signal: AbortSignal): Promise<State> {
     get<Teams>("status/teams"),
   ]);
   const active = notifications.filter(({ active, text }) => active && !REPLAYING.test(text));
-  const problems = [...active.map(({ text }) => ({ text, page: "store" })), ...(await whatIsNotReady(active.some(({ text }) => /write/i.test(text)), signal))];
+  const problems = [...active.map(({ text }) => ({ text, page: "store" })), ...(await whatIsNotReady(active.some(({ text }) => text.startsWith("Writes are rejected")), signal))];
   const now = Date.now();
   return { problems, own, senders, late: senders.filter((sender) => isLate(sender, now)), rejects, teams };
 }

@@ -27,7 +27,7 @@ export function Overview() {
   const history = useLoad("overview history", loadHistory, HISTORY_POLL_MS);
   return (
     <Page title="Overview" controls={<><PageLink page="query">Query</PageLink> <kbd>/</kbd></>} about={<About />}>
-      <Show loaded={state}>{({ problems }) => <Health problems={[...problems, ...problemsOf(groups.data, history.data)]} areRulesKnown={groups.data !== undefined} />}</Show>
+      <Show loaded={state}>{({ problems }) => state.error === undefined && <Health problems={[...problems, ...problemsOf(groups.data, history.data)]} areRulesKnown={groups.data !== undefined} />}</Show>
       <Section title="Firing alerts"><Show loaded={groups}>{(all) => <Firing groups={all} />}</Show></Section>
       <Show loaded={state}>{(now) => <Tiles state={now} history={history.data} />}</Show>
       <Show loaded={history}>{(past) => (past.instance === undefined ? <NoHistory isOff={past.isOff} /> : null)}</Show>
@@ -83,11 +83,11 @@ function Firing({ groups }: { groups: Group[] }) {
     <ul class="plain card firing">
       {names.slice(0, LISTED_MAX).map(({ value, firing, alerts: own }) => {
         const severities = [...new Set(own.map(({ alert }) => alert.labels["severity"]).filter(Boolean))].join(", ");
-        const since = own.reduce((first, { alert }) => Math.min(first, Date.parse(alert.activeAt ?? "") || first), Infinity);
+        const since = own.filter(({ alert }) => alert.state === "firing").reduce((first, { alert }) => Math.min(first, Date.parse(alert.activeAt ?? "") || first), Infinity);
         return (
           <li key={value}>
             <span class="tag bad">{count(firing)}</span> <PageLink page="alerts" params={{ find: value }}><b class="wrap">{value}</b></PageLink>{" "}
-            <span class="muted">{severities} {Number.isFinite(since) && <>since <Ago ms={since} /></>}</span>
+            <span class="muted">{severities} {Number.isFinite(since) && <>active since <Ago ms={since} /></>}</span>
           </li>
         );
       })}
