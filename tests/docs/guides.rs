@@ -15,13 +15,13 @@ use super::blocks::{Block, blocks, programs, repository_path};
 
 /// The programs that the blocks of a page need, beside Varve. Other pages need none.
 const PROGRAMS: [(&str, &[&str]); 5] = [
-    ("high_availability.md", &["prometheus", "thanos", "curl"]),
+    (
+        "high_availability.md",
+        &["prometheus", "promtool", "thanos", "curl"],
+    ),
     ("opentelemetry.md", &["otelcol"]),
     ("secure.md", &["openssl", "curl"]),
-    (
-        "senders.md",
-        &["prometheus", "vmagent", "otelcol", "telegraf"],
-    ),
+    ("senders.md", &["prometheus", "vmagent", "otelcol", "curl"]),
     ("thanos.md", &["thanos", "prometheus", "curl"]),
 ];
 /// Seconds after which a page ends with an error.
