@@ -123,33 +123,43 @@ fn rejected(data: &Value, _now_ms: i64) -> String {
 }
 
 fn resources(data: &Value, _now_ms: i64) -> String {
-    let mut bytes = BTreeMap::new();
-    for family in list(data) {
-        let gauge = number(&family["metric"][0]["gauge"]["value"]);
-        bytes.insert(text(&family["name"]), gauge);
-    }
-    let of = |name: &str| bytes.get(name).copied().unwrap_or_default();
-    let size = |name: &str| print_rounded_size(of(name));
+    let sizes = Sizes(data);
     let mut parts = vec![
         format!(
             "memory {} of {}",
-            size("varve_memory_used_bytes"),
-            size("varve_memory_limit_bytes")
+            sizes.print("varve_memory_used_bytes"),
+            sizes.print("varve_memory_limit_bytes")
         ),
         format!(
             "blocks {}, log {}",
-            size("prometheus_tsdb_storage_blocks_bytes"),
-            size("prometheus_tsdb_wal_storage_size_bytes")
+            sizes.print("prometheus_tsdb_storage_blocks_bytes"),
+            sizes.print("prometheus_tsdb_wal_storage_size_bytes")
         ),
     ];
-    if of("varve_volume_size_bytes") > 0.0 {
+    if sizes.bytes("varve_volume_size_bytes") > 0.0 {
         parts.push(format!(
             "{} free of a volume of {}",
-            size("varve_volume_free_bytes"),
-            size("varve_volume_size_bytes")
+            sizes.print("varve_volume_free_bytes"),
+            sizes.print("varve_volume_size_bytes")
         ));
     }
     parts.join("; ")
+}
+
+/// Gauges of bytes, as `self_metrics` lists them.
+struct Sizes<'d>(&'d Value);
+
+impl Sizes<'_> {
+    fn bytes(&self, name: &str) -> f64 {
+        list(self.0)
+            .iter()
+            .find(|family| text(&family["name"]) == name)
+            .map_or(0.0, |family| number(&family["metric"][0]["gauge"]["value"]))
+    }
+
+    fn print(&self, name: &str) -> String {
+        print_rounded_size(self.bytes(name))
+    }
 }
 
 fn queries(data: &Value, _now_ms: i64) -> String {

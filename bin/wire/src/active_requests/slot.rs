@@ -249,22 +249,7 @@ impl Record {
             grafana_user,
             text,
         ] = match version {
-            Version::V1 => {
-                let [route, client, user, user_agent, reason, text] =
-                    strings(bytes, STRINGS_OFFSET_1)?;
-                [
-                    route,
-                    client,
-                    user,
-                    user_agent,
-                    reason,
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                    text,
-                ]
-            }
+            Version::V1 => strings_of_version_1(bytes)?,
             Version::V2 => strings(bytes, STRINGS_OFFSET)?,
         };
         Ok(Some(Self {
@@ -327,6 +312,24 @@ impl Record {
             &self.text,
         ]
     }
+}
+
+/// Returns the strings of a slot of version 1, with empty ones for Grafana's headers.
+fn strings_of_version_1(bytes: &[u8; SIZE]) -> Result<[String; N_STRINGS], &'static str> {
+    let [route, client, user, user_agent, reason, text] = strings(bytes, STRINGS_OFFSET_1)?;
+    let [dashboard, panel, rule, grafana_user] = [const { String::new() }; 4];
+    Ok([
+        route,
+        client,
+        user,
+        user_agent,
+        reason,
+        dashboard,
+        panel,
+        rule,
+        grafana_user,
+        text,
+    ])
 }
 
 fn strings<const N: usize>(bytes: &[u8; SIZE], offset: usize) -> Result<[String; N], &'static str> {
@@ -417,6 +420,28 @@ mod tests {
         assert_shown(page, used);
         assert!(rest.iter().all(|&byte| byte == 0));
         assert_eq!(Record::decode(&slot, Version::V2), Ok(Some(record)));
+    }
+
+    /// The example that the format page showed for version 1.
+    #[test]
+    fn a_slot_of_version_1_is_read() {
+        let head = "e6 54 36 60 02 00 00 00 07 00 00 00 00 00 00 00 \
+            60 d6 b6 a3 9a 01 00 00 c4 d6 b6 a3 9a 01 00 00 \
+            00 10 00 00 00 00 00 00 00 20 00 00 00 00 00 00 \
+            03 00 00 00 00 00 00 00 d0 02 00 00 00 00 00 00 \
+            0d 00 0d 00 00 00 04 00 00 00 07 00 00 00 00 00";
+        let mut slot = [0; SIZE];
+        for (byte, hex) in slot.iter_mut().zip(head.split_whitespace()) {
+            *byte = u8::from_str_radix(hex, 16).unwrap();
+        }
+        let strings = b"/api/v1/query10.0.0.1:4000curlsum(up)";
+        put(&mut slot, STRINGS_OFFSET_1, strings);
+        let read = Record::decode(&slot, Version::V1).unwrap().unwrap();
+        assert_eq!(
+            (read.id, &*read.client, &*read.user_agent, &*read.text),
+            (7, "10.0.0.1:4000", "curl", "sum(up)")
+        );
+        assert!(read.grafana.is_empty());
     }
 
     #[test]
