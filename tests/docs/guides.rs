@@ -9,16 +9,17 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use varve_oracle::missing;
+use varve_oracle::{find_all, missing};
 
 use super::blocks::{Block, blocks, programs, repository_path};
 
 /// The programs that the blocks of a page need, beside Varve. Other pages need none.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 6] = [
     (
         "high_availability.md",
         &["prometheus", "promtool", "thanos", "curl"],
     ),
+    ("object_storage.md", &["thanos", "curl"]),
     ("opentelemetry.md", &["otelcol"]),
     ("secure.md", &["openssl", "curl"]),
     ("senders.md", &["prometheus", "vmagent", "otelcol", "curl"]),
@@ -102,5 +103,8 @@ fn the_shell_blocks_of_the_guides_run() {
         );
     }
     println!("{n_run} shell blocks of the guides run, {n_not_run} are marked as not run");
+    if find_all("thanos").next().is_some() {
+        assert!(n_run >= 10, "only {n_run} blocks run");
+    }
     assert!(n_not_run <= 10, "{n_not_run} blocks are marked as not run");
 }

@@ -431,7 +431,7 @@ fn a_query_for_dropped_series_disables_the_rule() {
     let refused = enable(&server, "no-down").expect("run varve");
     assert!(
         String::from_utf8_lossy(&refused.stderr)
-            .contains("no relabel rule has the name \\\"no-down"),
+            .contains("no relabel rule has the name \"no-down\""),
         "{refused:?}"
     );
     let enabled = enable(&server, "no-up").expect("run varve");

@@ -87,7 +87,7 @@ function Firing({ groups }: { groups: Group[] }) {
         return (
           <li key={value}>
             <span class="tag bad">{count(firing)}</span> <PageLink page="alerts" params={{ find: value }}><b class="wrap">{value}</b></PageLink>{" "}
-            <span class="muted">{severities} {Number.isFinite(since) && <>active since <Ago ms={since} /></>}</span>
+            <span class="muted">{severities} {Number.isFinite(since) && <>first active <Ago ms={since} /></>}</span>
           </li>
         );
       })}
