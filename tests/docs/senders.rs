@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use varve_oracle::find_all;
 
-use crate::harness::{Http, Process, Server, free_address, missing, wait_until};
+use crate::harness::{Http, Process, Server, free_address, missing, wait_for, wait_until};
 
 /// A section of the page in a directory of its own, which has its files.
 struct Section {
@@ -120,8 +120,10 @@ fn prometheus_and_its_agent_send() {
             let section = Section::new(title, port, varve.http().address());
             let _prometheus = section.start(&path_to(&program));
             wait_for_one(&varve, &format!("up{{job=\"{job}\"}}"));
-            let (n_requests, n_failed) =
-                requests(&varve, "Prometheus/").expect("Prometheus has sent");
+            // A request is counted after its samples are stored.
+            let (n_requests, n_failed) = wait_for("Prometheus to be listed", || {
+                requests(&varve, "Prometheus/")
+            });
             assert!(n_requests > 0);
             assert_eq!(n_failed, 0, "{title} of {}", program.display());
         }
