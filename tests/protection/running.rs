@@ -75,7 +75,7 @@ fn killing_needs_the_admin_api() {
             .expect_status(500)
             .error()
             .1,
-        "admin APIs disabled: --web.enable-admin-api enables them"
+        "admin APIs disabled"
     );
 }
 

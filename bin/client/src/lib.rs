@@ -98,12 +98,19 @@ impl Response {
     }
 
     /// Returns the error that the body has in the format of Prometheus' API, else its beginning.
+    /// Names the flag of an API that is disabled, which Prometheus' texts do not.
     pub fn error(&self) -> String {
         let json: Option<Value> = serde_json::from_slice(&self.body).ok();
-        match json.as_ref().and_then(|json| json.get("error")?.as_str()) {
+        let error = match json.as_ref().and_then(|json| json.get("error")?.as_str()) {
             Some(error) => error.to_owned(),
             None => self.text(),
-        }
+        };
+        let remedy = match error.as_str() {
+            "admin APIs disabled" => ": --web.enable-admin-api enables them",
+            "Lifecycle API is not enabled." => " --web.enable-lifecycle enables it.",
+            _ => "",
+        };
+        error + remedy
     }
 
     /// Returns the beginning of the body as text, for messages.

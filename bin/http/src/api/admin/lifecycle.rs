@@ -61,10 +61,7 @@ fn reject(app: &App, method: &Method) -> Option<Response> {
         ));
     }
     if !app.settings.web.is_lifecycle_enabled {
-        return Some(text(
-            StatusCode::FORBIDDEN,
-            "Lifecycle API is not enabled. --web.enable-lifecycle enables it.",
-        ));
+        return Some(text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."));
     }
     None
 }

@@ -40,10 +40,7 @@ pub(crate) fn check_enabled(app: &App) -> Result<()> {
     if app.settings.web.is_admin_enabled {
         Ok(())
     } else {
-        Err(ApiError::new(
-            ErrorKind::Disabled,
-            "admin APIs disabled: --web.enable-admin-api enables them",
-        ))
+        Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"))
     }
 }
 
