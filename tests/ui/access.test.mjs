@@ -201,6 +201,8 @@ describe("access", { skip: missing() }, () => {
     const { page, problems, close } = await openPage(browser, `${server.url}/cardinality`, { expected: ["net::ERR_", "503"] });
     await page.getByRole("link", { name: "only_one" }).waitFor();
     await page.evaluate(() => (globalThis.isSamePage = true));
+    // The browser loads the editor when it is idle.
+    await page.waitForFunction(() => performance.getEntriesByType("resource").some(({ name, responseEnd }) => name.includes("/editor-") && responseEnd > 0));
     const banner = page.getByText("Disconnected.");
     const failed = page.getByRole("alert").getByText("the server cannot be reached").first();
     const query = async () => {

@@ -33,7 +33,7 @@ export function loadWhenIdle(): void {
   else setTimeout(start, 1000);
 }
 
-/** Returns a component that shows the one that `pick` reconnects, once it is loaded; until then a notice in `frame`. */
+/** Returns a component that shows the one that `pick` returns, once it is loaded; until then a notice in `frame`. */
 export function lazy<P extends object>(pick: (extras: Extras) => ComponentType<P>, frame = (notice: VNode) => notice): ComponentType<P> {
   return function Lazy(props: P) {
     const [state, setState] = useState<"waiting" | "loaded" | "failed">("waiting");
