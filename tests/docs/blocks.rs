@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use varve_oracle::{missing, unsupported};
 
 /// A code block of a page.
 pub(super) struct Block {
@@ -49,6 +52,22 @@ pub(super) fn blocks(page: &str) -> Vec<Block> {
         });
     }
     blocks
+}
+
+/// Returns `true` if this process may make namespaces for processes and the network. Otherwise says
+/// that the test is skipped.
+pub(super) fn can_isolate() -> bool {
+    if missing(&["unshare", "ip", "bash"]) {
+        return false;
+    }
+    let made = Command::new("unshare")
+        .args(["--net", "--pid", "--fork", "--mount-proc", "true"])
+        .status();
+    let is_allowed = made.is_ok_and(|status| status.success());
+    if !is_allowed {
+        unsupported("this user may not make namespaces");
+    }
+    is_allowed
 }
 
 pub(super) fn repository_path(path: &str) -> PathBuf {

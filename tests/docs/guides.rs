@@ -11,7 +11,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use varve_oracle::{find_all, missing};
 
-use super::blocks::{Block, blocks, programs, repository_path};
+use super::blocks::{Block, blocks, can_isolate, programs, repository_path};
 
 /// The programs that the blocks of a page need, beside Varve. Other pages need none.
 const PROGRAMS: [(&str, &[&str]); 6] = [
@@ -56,7 +56,7 @@ fn script(dir: &Path, all: &[Block]) -> (String, usize) {
 
 #[test]
 fn the_shell_blocks_of_the_guides_run() {
-    if missing(&["unshare", "ip", "bash"]) {
+    if !can_isolate() {
         return;
     }
     let bin = TempDir::new().expect("make a directory");
