@@ -188,14 +188,9 @@ impl TopQueries {
             .iter()
             .filter(|window| (window.number + 1) * WINDOW_MS > since_ms)
         {
-            for (_, Costs(costs)) in GroupBy::ALL
-                .into_iter()
-                .zip(&window.costs)
-                .filter(|(kind, _)| *kind == by)
-            {
-                for (group, cost) in costs {
-                    sums.entry(group.clone()).or_default().add(cost);
-                }
+            let Costs(costs) = &window.costs[by as usize];
+            for (group, cost) in costs {
+                sums.entry(group.clone()).or_default().add(cost);
             }
         }
         drop(windows);
