@@ -9,6 +9,7 @@ use axum::handler::Handler;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use varve_server::queries::top_queries::GroupBy;
 use varve_wire::api::advice::AdviceReport;
 use varve_wire::api::backtest::Backtest;
 use varve_wire::api::churn::ChurnReport;
@@ -486,7 +487,7 @@ fn state() -> Vec<Endpoint> {
                 ),
                 optional(
                     "by",
-                    OneOf(&top_queries::GROUPINGS),
+                    OneOf(&GroupBy::NAMES),
                     "What queries are grouped by; the shape of their expression by default.",
                 ),
             ])

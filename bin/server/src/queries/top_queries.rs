@@ -106,8 +106,19 @@ impl GroupBy {
         Self::UserAgent,
     ];
 
+    /// The names in the API, in the order of [`Self::ALL`].
+    pub const NAMES: [&'static str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut idx = 0;
+        while idx < names.len() {
+            names[idx] = Self::ALL[idx].name();
+            idx += 1;
+        }
+        names
+    };
+
     /// Returns the name in the API.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Shape => "shape",
             Self::Dashboard => "dashboard",

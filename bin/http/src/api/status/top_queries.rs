@@ -16,8 +16,6 @@ use varve_wire::schema;
 
 /// The ranges of the endpoint.
 pub(crate) const RANGES: [&str; 2] = ["hour", "day"];
-/// The groupings of the endpoint, the default first.
-pub(crate) const GROUPINGS: [&str; 5] = ["shape", "dashboard", "panel", "user", "user_agent"];
 const HOUR_MS: i64 = 3_600_000;
 const LISTED_MAX: usize = 100;
 
@@ -69,7 +67,7 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
     let wanted = wanted.unwrap_or(GroupBy::Shape.name());
     let by = GroupBy::ALL.into_iter().find(|by| by.name() == wanted);
     let by = by.ok_or_else(|| {
-        let reason = format!("{wanted:?} is none of {}", GROUPINGS.join(", "));
+        let reason = format!("{wanted:?} is none of {}", GroupBy::NAMES.join(", "));
         ApiError::invalid_parameter("by", reason)
     })?;
     let since_ms = SystemClock.now_ms() - range_ms;
