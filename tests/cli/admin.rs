@@ -52,6 +52,10 @@ fn an_operator_needs_no_curl() {
     assert_eq!(count(&server, "count(gone)"), "none");
     assert_eq!(count(&server, "count(kept)"), "1");
     printed(&["admin", "clean-tombstones", &url]);
+    assert_eq!(
+        printed(&["admin", "import", &url]),
+        "there is no block to import\n"
+    );
     printed(&["admin", "compact", &url]);
     assert!(server.metric("prometheus_tsdb_blocks_loaded") > 0.0);
     printed(&["admin", "reload", &url]);

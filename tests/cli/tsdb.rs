@@ -66,18 +66,18 @@ fn blocks_older_than_the_retention_are_not_imported_unasked() {
     write("now");
     blocks_of(&blocks, &[1_700_000_000, now_s - 86_400]);
     let said = import(&blocks, &server.data_dir());
-    assert!(said.contains("POST /api/v1/admin/tsdb/import"), "{said}");
+    assert!(said.contains("varve admin import"), "{said}");
     let path_of_import = "/api/v1/admin/tsdb/import";
     let refused = server.http().post(path_of_import, &[], b"");
     assert_eq!(refused.status, 422, "{refused:?}");
     let reason = refused.json()["error"].to_string();
     assert!(reason.contains("1 blocks to import are older"), "{reason}");
     assert!(reason.contains("--storage.tsdb.retention.time"), "{reason}");
-    let imported = server
-        .http()
-        .post(&format!("{path_of_import}?expired=true"), &[], b"")
-        .json();
-    assert_eq!(imported["data"]["blocks"], 2, "{imported}");
+    let refused = varve(&["admin", "import", &server.http().url("")]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("1 blocks to import are older"), "{said}");
+    let imported = varve(&["admin", "import", "--expired", &server.http().url("")]);
+    assert_eq!(text(&imported.stdout), "2 blocks are imported\n");
 }
 
 /// Returns the paths below a directory.
@@ -212,7 +212,7 @@ fn imports_into_a_directory_in_use_are_staged_separately() {
         let said = import(&blocks, &server.data_dir());
         assert!(
             said.starts_with("built 1 blocks with 1 samples")
-                && said.contains("POST /api/v1/admin/tsdb/import"),
+                && said.contains("varve admin import"),
             "{said}"
         );
     }

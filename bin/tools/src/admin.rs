@@ -16,6 +16,10 @@ pub enum AdminCommand {
     Delete(DeleteArgs),
     /// Remove deleted samples from disk
     CleanTombstones(ServerArgs),
+    /// Import the blocks that `varve tsdb import` has left for the server
+    Import(AdminImportArgs),
+    /// Remove all blocks that are too old, although they are many
+    ConfirmRetention(ServerArgs),
     /// Flush the WAL to blocks and merge all blocks
     Compact(ServerArgs),
     /// Reload the configuration; the server needs --web.enable-lifecycle
@@ -63,6 +67,17 @@ pub struct DeleteArgs {
     end: Option<i64>,
 }
 
+/// Arguments of `varve admin import`.
+#[derive(Debug, Clone, Args)]
+pub struct AdminImportArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    /// Import also blocks that are older than the retention, which removes them
+    #[arg(long)]
+    expired: bool,
+}
+
 /// Runs `varve admin ...`.
 ///
 /// # Errors
@@ -93,6 +108,16 @@ pub fn run(command: &AdminCommand) -> Result<()> {
             println!("deleted samples are removed from disk");
             Ok(())
         }
+        AdminCommand::Import(args) => import(args),
+        AdminCommand::ConfirmRetention(server) => {
+            post(
+                server,
+                "/api/v1/admin/tsdb/confirm_retention",
+                &Form::default(),
+            )?;
+            println!("blocks that are too old are removed");
+            Ok(())
+        }
         AdminCommand::Compact(server) => {
             post(server, "/api/v1/admin/tsdb/compact", &Form::default())?;
             println!("the WAL is flushed, and all blocks are merged");
@@ -119,6 +144,23 @@ fn snapshot(args: &SnapshotArgs) -> Result<()> {
         .client()?
         .post_data("/api/v1/admin/tsdb/snapshot", &form.0)?;
     println!("{}", created["name"].as_str().unwrap_or_default());
+    Ok(())
+}
+
+fn import(args: &AdminImportArgs) -> Result<()> {
+    let mut form = Form::default();
+    if args.expired {
+        form.add("expired", "true");
+    }
+    let imported = args
+        .server
+        .client()?
+        .post_data("/api/v1/admin/tsdb/import", &form.0)?;
+    match imported["blocks"].as_u64() {
+        Some(0) => println!("there is no block to import"),
+        Some(1) => println!("1 block is imported"),
+        n => println!("{} blocks are imported", n.unwrap_or_default()),
+    }
     Ok(())
 }
 

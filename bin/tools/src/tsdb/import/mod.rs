@@ -188,9 +188,7 @@ fn import_staged(
             Ok(n_blocks)
         }
         Err(Error::Locked { .. }) => {
-            println!(
-                "a server has {path:?} open; to import the blocks: POST /api/v1/admin/tsdb/import"
-            );
+            println!("a server has {path:?} open; to import the blocks: varve admin import");
             if exemplars_and_metadata.is_some() {
                 println!(
                     "exemplars and metadata are not imported: repeat the import while no server has the directory open"
