@@ -296,6 +296,8 @@ fn watch_replay(
     let rules_store = Arc::clone(&store);
     ReplayWatch::start(store, data_dir, started, move || {
         app.notifications.set(Topic::Start, None);
+        let loss = replay::loss(&rules_store.db.stats().replayed);
+        app.notifications.set(Topic::Log, loss.as_deref());
         if let Err(error) = rules::start(&app.rules, &rules_store) {
             tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
         }

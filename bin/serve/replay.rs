@@ -84,6 +84,27 @@ impl Drop for ReplayWatch {
     }
 }
 
+/// Returns what a replay could not read of the WAL, and what to do, if there is anything.
+pub(super) fn loss(replayed: &ReplayStats) -> Option<String> {
+    let parts: Vec<_> = [
+        (replayed.damaged_bytes, "damaged bytes"),
+        (replayed.n_file_gaps, "gaps of missing files"),
+        (replayed.n_unknown_samples, "samples of unknown series"),
+    ]
+    .into_iter()
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, what)| format!("{n} {what}"))
+    .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Results are incomplete: the last start found {} in the write-ahead log, and their samples are \
+             lost. If the files exist elsewhere, see \"Damage\" in docs/operations.md. This message ends with \
+             the next start.",
+            parts.join(", ")
+        )
+    })
+}
+
 /// Logs the result of a replay.
 fn report(replayed: &ReplayStats, duration: Duration) {
     tracing::info!(

@@ -27,6 +27,8 @@ pub enum Topic {
     Writes,
     /// Samples of damaged blocks are missing.
     Blocks,
+    /// The last start found a damaged WAL.
+    Log,
 }
 
 /// The text of [`Topic::Start`].
@@ -36,8 +38,7 @@ pub const SHUTTING_DOWN: &str =
     "Prometheus is shutting down and gracefully stopping all operations.";
 /// The text of [`Topic::Retention`].
 pub const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
-     in case the clock is wrong. If the clock is right, send \
-     POST /api/v1/admin/tsdb/confirm_retention.";
+     in case the clock is wrong. If the clock is right, run varve admin confirm-retention.";
 
 /// Maximum number of events that wait for a subscriber.
 const EVENTS_QUEUED_MAX: usize = 10;

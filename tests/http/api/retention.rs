@@ -36,7 +36,7 @@ fn many_blocks_that_are_too_old_at_once_stay_until_retention_is_confirmed() {
     wait_until("a notification", || {
         notifications()[0]["text"]
             .as_str()
-            .is_some_and(|text| text.contains("confirm_retention"))
+            .is_some_and(|text| text.contains("varve admin confirm-retention"))
     });
     assert_eq!(server.metric("varve_tsdb_blocks_held"), 5.0);
     assert_eq!(n_samples().as_deref(), Some("6"));
