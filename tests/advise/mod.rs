@@ -1,9 +1,11 @@
-//! `varve advise drops` over kube-prometheus: the share that it finds, and that dropping it changes
-//! no query result.
+//! `varve advise` over kube-prometheus: the share of unused series that it finds, and that dropping
+//! them changes no query result, as `varve advise verify` says, too.
 
 mod grafana;
+mod verify;
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -214,11 +216,35 @@ fn check_same_answers(
         }
     }
     assert_eq!(different, "");
+    check_verified(&servers[0], &path, more, write_labels);
     println!(
         "{n_answers} of {} answers are not empty, {n_series:?} series",
         expressions.len()
     );
     n_answers
+}
+
+/// Checks that `varve advise verify` comes to the same verdict.
+fn check_verified(server: &Server, relabel_rules: &Path, more: &[&str], write_labels: bool) {
+    let mut sources = flags(&[]);
+    for flag in more {
+        sources.extend([
+            (*flag).to_owned(),
+            shared("dashboards").display().to_string(),
+        ]);
+    }
+    sources.extend(["--output".to_owned(), "json".to_owned()]);
+    let output = verify::verify(server, relabel_rules, &sources);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["changed"], output.status.code()),
+        (&json!([]), Some(0)),
+        "{report:#}"
+    );
+    let n_verified = report["unaffected"].as_u64().unwrap() + report["same"].as_u64().unwrap();
+    let n_same = report["same"].as_u64().unwrap();
+    assert!(n_verified >= 300, "{report:#}");
+    assert_eq!(n_same > 0, write_labels, "{report:#}");
 }
 
 /// Returns `true` if results agree except for the order of samples and the last digits of sums,

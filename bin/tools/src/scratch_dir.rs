@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
+use varve_tsdb::{Db, Options, WalSync};
 
 /// Distinguishes the directories of one process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -27,6 +28,21 @@ impl ScratchDir {
         let path = root.join(name);
         std::fs::create_dir(&path).with_context(|| format!("create {path:?}"))?;
         Ok(Self(path))
+    }
+
+    /// Opens a store in it, for samples of any time that need not survive.
+    ///
+    /// # Errors
+    /// If the store cannot be created.
+    pub(super) fn open_store(&self, name: &str) -> varve_tsdb::Result<Db> {
+        let options = Options {
+            wal_sync: WalSync::Never,
+            in_order_max_age_ms: i64::MAX / 2,
+            ahead_max_ms: i64::MAX / 2,
+            background: false,
+            ..Options::default()
+        };
+        Db::open(&self.0.join(name), options)
     }
 
     /// Returns its path.

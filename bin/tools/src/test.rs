@@ -12,7 +12,6 @@ use varve_context::QueryContext;
 use varve_regexp::Regexp;
 use varve_rules::unit_test::{TestFile, TestResult, TestSettings};
 use varve_system::printing::{error_chain, failure};
-use varve_tsdb::{Db, Options, WalSync};
 use varve_wire::time::parse_time_ms;
 
 use super::features::FeatureArgs;
@@ -89,18 +88,8 @@ fn test_rules(args: &TestRulesArgs) -> Result<bool> {
     };
     let n_stores = AtomicU32::new(0);
     let open = || {
-        let path = scratch
-            .path()
-            .join(n_stores.fetch_add(1, Ordering::Relaxed).to_string());
-        // The samples of a test have any time and need not survive.
-        let options = Options {
-            wal_sync: WalSync::Never,
-            in_order_max_age_ms: i64::MAX / 2,
-            ahead_max_ms: i64::MAX / 2,
-            background: false,
-            ..Options::default()
-        };
-        Db::open(&path, options).map_err(|error| error.to_string())
+        let name = n_stores.fetch_add(1, Ordering::Relaxed).to_string();
+        scratch.open_store(&name).map_err(|error| error.to_string())
     };
     let settings = TestSettings {
         features: args.features.features(),

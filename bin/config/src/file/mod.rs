@@ -28,7 +28,7 @@ use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use alerting::AlertingConfig;
 use duration::{duration, print};
 use ingest::IngestConfig;
-pub use ingest::parse_relabeling;
+pub use ingest::{parse_relabel_rules, parse_relabeling};
 use otlp::OtlpConfig;
 pub use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};

@@ -10,6 +10,7 @@ use varve_system::quantity::parse_duration;
 
 use crate::output::OutputArgs;
 use crate::server_args::{ServerArgs, ViewArgs};
+use crate::time::parse_time_ms;
 
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]
@@ -19,15 +20,13 @@ pub enum AdviseCommand {
     Drops(Box<DropsArgs>),
     /// Show which metrics were queried recently and by whom, or which were not
     Usage(Box<UsageArgs>),
+    /// Verify that rules and dashboards have the same results with and without relabel rules
+    Verify(Box<VerifyArgs>),
 }
 
-/// Arguments of `varve advise drops`.
+/// Where the expressions are.
 #[derive(Debug, Clone, Args)]
-pub struct DropsArgs {
-    // The server whose series are analyzed; the usage record of a Varve is read, too.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
+pub(crate) struct SourceArgs {
     /// Rule file, PrometheusRule manifest, or directory of them; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: Vec<PathBuf>,
@@ -43,6 +42,17 @@ pub struct DropsArgs {
     /// File with the token of a Grafana service account
     #[arg(long, value_name = "FILE", requires = "grafana")]
     pub(crate) grafana_token_file: Option<PathBuf>,
+}
+
+/// Arguments of `varve advise drops`.
+#[derive(Debug, Clone, Args)]
+pub struct DropsArgs {
+    // The server whose series are analyzed; the usage record of a Varve is read, too.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
 
     /// File with a scrape of one target of a job, instead of a server; may be repeated
     #[arg(long, value_name = "JOB=FILE", value_parser = parse_scrape)]
@@ -156,6 +166,36 @@ pub struct UsageArgs {
     /// Maximum number of lines
     #[arg(long, value_name = "N", default_value = "50")]
     pub(crate) limit: usize,
+}
+
+/// Arguments of `varve advise verify`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+The series are those that the server has. The relabel rules apply as if each was enforced.
+
+Exit codes: 3 if a result changes, 4 with --strict if an expression could not be verified.")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+
+    /// File with relabel rules, as `advise drops --write` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) relabel_rules: PathBuf,
+
+    /// Evaluation time: RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
+    pub(crate) time: Option<i64>,
+
+    /// Maximum number of lines per list
+    #[arg(long, value_name = "N", default_value = "50")]
+    pub(crate) limit: usize,
+
+    /// Exit with code 4 if some expression could not be parsed or verified
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// Values of `--write-for`.

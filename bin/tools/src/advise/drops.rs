@@ -1,7 +1,7 @@
 //! `varve advise drops`: compares the existing series with the needs of rules, dashboards and
 //! queries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use varve_advise::inventory::Scrapes;
 use varve_advise::keep::Keep;
-use varve_advise::needs::{Dashboards, Nameless, Needs};
+use varve_advise::needs::{Nameless, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
 use varve_config::file::GlobalConfig;
 use varve_system::metrics::OWN_JOB;
@@ -20,7 +20,7 @@ use varve_wire::api::advice::BYTES_PER_SAMPLE;
 use super::args::DropsArgs;
 use super::report::Report;
 use super::server::Server;
-use super::{files, grafana, scrapes, usage_record};
+use super::{files, scrapes, sources, usage_record};
 
 /// The exit code if the unused share exceeds `--fail-above`.
 const CODE_UNUSED: u8 = 3;
@@ -85,35 +85,8 @@ struct Inputs {
 
 impl Inputs {
     fn read(&mut self, args: &DropsArgs) -> Result<()> {
-        let mut names = BTreeSet::new();
-        for file in files::read(&args.rules, &[".yaml", ".yml", ".rules"])? {
-            self.needs.add_rule_file(&file.name, &file.text);
-            names.insert(file.name);
-        }
-        let mut dashboards = Dashboards::new(&mut self.needs);
-        for file in files::read(&args.dashboards, &[".json", ".yaml", ".yml"])? {
-            dashboards.read(&file.name, &file.text);
-        }
-        if let Some(url) = &args.grafana {
-            grafana::read(
-                &mut args
-                    .server
-                    .access
-                    .client_of(url, args.grafana_token_file.as_deref())?,
-                &mut dashboards,
-            )?;
-        }
-        let ignored: Vec<_> = dashboards
-            .finish()
-            .into_iter()
-            .filter(|name| !names.contains(name))
-            .collect();
-        if let Some(first) = ignored.first() {
-            let n = ignored.len();
-            self.notes.push(format!(
-                "--dashboards ignores the rules in {n} files, the first is {first:?}: pass them with --rules"
-            ));
-        }
+        let notes = sources::read(&args.sources, &args.server.access, &mut self.needs)?;
+        self.notes.extend(notes);
         self.read_records(args)
     }
 

@@ -34,7 +34,7 @@ pub(super) struct JsonReport<'a> {
 
 /// An input that could not be parsed.
 #[derive(Debug, Serialize)]
-struct Unparsed<'a> {
+pub(super) struct Unparsed<'a> {
     file: &'a str,
     place: &'a str,
     reason: &'a str,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::need::{Consumer, Location, Nameless, Need, Selector};
+use super::need::{Consumer, Location, Nameless, Need, NeedExpression, Selector};
 use super::problem::Problem;
 use super::template::Extracted;
 
@@ -32,6 +32,7 @@ impl Needs {
             location,
             consumer,
             selectors: extracted.selectors,
+            exprs: extracted.exprs,
         });
     }
 
@@ -73,6 +74,19 @@ impl Needs {
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Returns the expressions of rules and dashboards that parse.
+    pub fn expressions(&self) -> impl Iterator<Item = NeedExpression<'_>> {
+        self.needs
+            .iter()
+            .filter(|need| need.consumer != Consumer::Query)
+            .flat_map(|need| {
+                need.exprs.iter().map(|text| NeedExpression {
+                    location: &need.location,
+                    text,
+                })
+            })
     }
 
     /// Returns `true` if there is no expression.
@@ -191,6 +205,7 @@ mod tests {
             location,
             consumer,
             selectors: names.iter().map(|name| Selector::of_metric(name)).collect(),
+            exprs: Vec::new(),
         }
     }
 

@@ -18,7 +18,7 @@ mod variables;
 
 pub use dashboards::Dashboards;
 pub use index::Needs;
-pub use need::Nameless;
 pub(crate) use need::Selector;
+pub use need::{Nameless, NeedExpression};
 pub use problem::Problem;
 pub use usage_record::is_exploration;

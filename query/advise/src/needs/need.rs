@@ -46,6 +46,25 @@ pub(crate) struct Need {
     pub(crate) location: Location,
     pub(crate) consumer: Consumer,
     pub(crate) selectors: Vec<Selector>,
+    /// The expressions of rules and dashboards as they can be evaluated.
+    pub(crate) exprs: Vec<String>,
+}
+
+/// An expression of a rule or dashboard. Matchers on variables match all their values.
+#[derive(Debug, Clone, Copy)]
+pub struct NeedExpression<'a> {
+    /// Its location.
+    pub(super) location: &'a Location,
+    /// The expression. It parses with all features.
+    pub text: &'a str,
+}
+
+impl NeedExpression<'_> {
+    /// Returns where it is, in words.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.location.to_string()
+    }
 }
 
 /// A series selector, and the labels that the expression uses.

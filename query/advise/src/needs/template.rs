@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use varve_model::labels::METRIC_NAME;
 use varve_model::{MatchOp, Matcher};
 use varve_promql::Features;
+use varve_promql::ast::{Expr, ExprKind};
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_regexp::Regexp;
 
@@ -28,6 +29,10 @@ const PLACEHOLDER: &str = "varvevariable";
 #[derive(Debug)]
 pub(super) struct Extracted {
     pub(super) selectors: Vec<Selector>,
+    /// The expressions that can be evaluated: matchers match all values of their variables. There is
+    /// one for each value of a variable outside of strings, and none if the expression does not
+    /// parse.
+    pub(super) exprs: Vec<String>,
     /// The reason why the expression does not parse. The selectors are then guessed from its words.
     pub(super) problem: Option<String>,
 }
@@ -77,36 +82,63 @@ impl Template<'_> {
         let mut texts = self.attempts().into_iter();
         let mut first_problem = None;
         let parsed = texts.find_map(|text| match self.parse(&text, all_labels) {
-            Ok(selectors) => Some(selectors),
+            Ok(extracted) => Some(extracted),
             Err(problem) => {
                 first_problem.get_or_insert(problem);
                 None
             }
         });
-        let Some(mut selectors) = parsed else {
+        let Some(mut extracted) = parsed else {
             return Extracted {
                 selectors: self.guess(),
+                exprs: Vec::new(),
                 problem: first_problem,
             };
         };
         // Other values of a variable may give other selectors.
         for text in self.other_values() {
-            selectors.extend(self.parse(&text, all_labels).unwrap_or_default());
+            if let Ok(other) = self.parse(&text, all_labels) {
+                extracted.selectors.extend(other.selectors);
+                extracted.exprs.extend(other.exprs);
+            }
         }
-        Extracted {
-            selectors,
-            problem: None,
-        }
+        extracted
     }
 
-    fn parse(&self, text: &str, all_labels: bool) -> Result<Vec<Selector>, String> {
+    fn parse(&self, text: &str, all_labels: bool) -> Result<Extracted, String> {
         // The server may have any feature enabled.
-        let expr =
+        let mut expr =
             varve_promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
-        Ok(usage::of(&expr)
+        let selectors = usage::of(&expr)
             .into_iter()
             .map(|used| self.resolve(used, all_labels))
-            .collect())
+            .collect();
+        self.widen_selectors(&mut expr);
+        Ok(Extracted {
+            selectors,
+            exprs: vec![varve_promql::print(&expr)],
+            problem: None,
+        })
+    }
+
+    /// Makes the selectors of an expression select all series that they may select.
+    fn widen_selectors(&self, expr: &mut Expr) {
+        let mut pending = vec![expr];
+        while let Some(expr) = pending.pop() {
+            let ExprKind::Vector(selector) = &mut expr.kind else {
+                pending.extend(expr.children_mut());
+                continue;
+            };
+            if selector.name.contains(PLACEHOLDER) {
+                // The matchers have the name, too.
+                selector.name.clear();
+            }
+            selector.matchers = std::mem::take(&mut selector.matchers)
+                .into_iter()
+                .filter(|matcher| !matcher.name().contains(PLACEHOLDER))
+                .filter_map(|matcher| self.widen(matcher))
+                .collect();
+        }
     }
 
     /// Returns the expressions to try, most likely first. There is only one if no variable is
@@ -391,6 +423,37 @@ mod tests {
     }
 
     #[test]
+    fn expressions_select_what_all_values_of_their_variables_select() {
+        for (text, expect) in [
+            (
+                "a{x=\"$interval\", y!=\"$k\"} > 1",
+                &["a{x=~\"(?:10m|1h)\"} > 1"][..],
+            ),
+            (
+                "rate(a{x=~\"$undefined\"}[$interval])",
+                &["rate(a{x=~\"(?:.*)\"}[10m])"],
+            ),
+            ("a{$undefined=\"1\"}", &["a"]),
+            ("$metric", &["a_total", "b_total"]),
+            (
+                "$agg($metric)",
+                &["sum(a_total)", "sum(b_total)", "max(a_total)"],
+            ),
+            (
+                "node_${undefined}_total",
+                &["{__name__=~\"node_(?:.*)_total\"}"],
+            ),
+            ("sum(a", &[]),
+        ] {
+            let mut exprs = read(text, &variables()).exprs;
+            exprs.sort();
+            let mut expect = expect.to_vec();
+            expect.sort_unstable();
+            assert_eq!(exprs, expect, "{text}");
+        }
+    }
+
+    #[test]
     fn unparsable_expressions_use_every_metric_that_they_name() {
         for (text, expect) in [
             ("sum(a) by", &["a"][..]),
@@ -407,6 +470,7 @@ mod tests {
         check_names(
             &Extracted {
                 selectors: words("{{ query `b > 1` }}"),
+                exprs: Vec::new(),
                 problem: None,
             },
             "words",

@@ -25,6 +25,7 @@ impl Needs {
                 location,
                 consumer: Consumer::Query,
                 selectors: vec![used_metric(entry)],
+                exprs: Vec::new(),
             });
         }
         // Selectors without a metric name are recorded as text.

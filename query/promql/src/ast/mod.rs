@@ -339,6 +339,24 @@ impl Expr {
             ExprKind::Paren(inner) => vec![inner],
         }
     }
+
+    /// Returns the direct operands, to be changed.
+    pub fn children_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.kind {
+            ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),
+            ExprKind::Matrix(matrix) => vec![&mut matrix.selector],
+            ExprKind::Subquery(subquery) => vec![&mut subquery.expr],
+            ExprKind::Call(call) => call.args.iter_mut().collect(),
+            ExprKind::Aggregate(aggregate) => [&mut aggregate.expr]
+                .into_iter()
+                .chain(&mut aggregate.param)
+                .map(|e| &mut **e)
+                .collect(),
+            ExprKind::Binary(binary) => vec![&mut binary.lhs, &mut binary.rhs],
+            ExprKind::Unary(unary) => vec![&mut unary.expr],
+            ExprKind::Paren(inner) => vec![inner],
+        }
+    }
 }
 
 impl Binary {

@@ -131,6 +131,14 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 /// # Errors
 /// A syntax error, or an invalid rule, in Prometheus' words.
 pub fn parse_relabeling(text: &str) -> Result<Relabeling> {
+    Ok(Relabeling::new(parse_relabel_rules(text)?)?)
+}
+
+/// Parses relabel rules like [`parse_relabeling`], without checking them.
+///
+/// # Errors
+/// A syntax error.
+pub fn parse_relabel_rules(text: &str) -> Result<Vec<RelabelConfig>> {
     let first_line = text
         .lines()
         .map(str::trim)
@@ -142,9 +150,7 @@ pub fn parse_relabeling(text: &str) -> Result<Relabeling> {
     } else {
         parse_file(text)?
     };
-    Ok(Relabeling::new(
-        rules.iter().map(RuleConfig::to_relabel).collect(),
-    )?)
+    Ok(rules.iter().map(RuleConfig::to_relabel).collect())
 }
 
 /// The state of a rule as written.

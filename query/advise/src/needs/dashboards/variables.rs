@@ -212,12 +212,18 @@ fn split_label(inner: &str) -> (Option<&str>, &str) {
 
 /// Reduces the used labels to `label` and the labels of the matchers.
 pub(super) fn of_label(mut reading: Extracted, label: &str) -> Extracted {
+    let has_variable = label.contains('$') || label.contains("[[");
+    if !has_variable {
+        for expr in &mut reading.exprs {
+            *expr = format!("group by ({}) ({expr})", varve_promql::print_label(label));
+        }
+    }
     for selector in &mut reading.selectors {
         let mut labels = LabelSet::Only([label.to_owned()].into());
         for matcher in &selector.matchers {
             labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
         }
-        selector.labels = if label.contains('$') || label.contains("[[") {
+        selector.labels = if has_variable {
             LabelSet::all()
         } else {
             labels
@@ -235,6 +241,7 @@ fn named(pattern: &str) -> Extracted {
             matchers,
             labels: LabelSet::none(),
         }],
+        exprs: Vec::new(),
         problem: None,
     }
 }
@@ -246,6 +253,7 @@ fn every_metric() -> Extracted {
 fn nothing() -> Extracted {
     Extracted {
         selectors: Vec::new(),
+        exprs: Vec::new(),
         problem: None,
     }
 }
