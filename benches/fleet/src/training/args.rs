@@ -20,7 +20,7 @@ pub(crate) enum TrainingCommand {
     Count(CountArgs),
     /// Write the cluster to a server by remote write, and what is wrong to a file
     Write(TrainingWriteArgs),
-    /// Compare the alerts of `varve rules backtest --output json` with the truth
+    /// Compare alerts with the truth: those of `varve rules backtest`, or the series ALERTS
     Score(ScoreArgs),
 }
 
@@ -90,8 +90,12 @@ pub(crate) struct ScoreArgs {
     pub(crate) truth: PathBuf,
 
     /// Output of `varve rules backtest --output json`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) backtest: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "alerts")]
+    pub(crate) backtest: Option<PathBuf>,
+
+    /// Response of /api/v1/query_range for `ALERTS{alertstate="firing"}`
+    #[arg(long, value_name = "FILE", conflicts_with = "backtest")]
+    pub(crate) alerts: Option<PathBuf>,
 }
 
 impl ClusterArgs {

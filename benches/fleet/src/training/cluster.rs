@@ -1,6 +1,6 @@
 //! The training cluster: computes each scrape from the schedule, the faults and the seed.
 //!
-//! Memory: one slot per series that exists, 157 per node and 10 per pod.
+//! Memory: one slot per series that exists, 165 per node and 10 per pod.
 
 use anyhow::Result;
 

@@ -24,6 +24,7 @@ pub(super) enum GpuSeries {
     RowRemapFailure,
     ThrottleReasons,
     CorrectedErrors,
+    MemoryUsed,
 }
 
 /// Series of an InfiniBand port.
@@ -69,7 +70,7 @@ pub(super) enum PodSeries {
 }
 
 impl GpuSeries {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Utilization,
         Self::Clock,
         Self::Power,
@@ -84,6 +85,7 @@ impl GpuSeries {
         Self::RowRemapFailure,
         Self::ThrottleReasons,
         Self::CorrectedErrors,
+        Self::MemoryUsed,
     ];
 
     fn metric(self) -> &'static str {
@@ -102,6 +104,7 @@ impl GpuSeries {
             Self::RowRemapFailure => "DCGM_FI_DEV_ROW_REMAP_FAILURE",
             Self::ThrottleReasons => "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
             Self::CorrectedErrors => "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+            Self::MemoryUsed => "DCGM_FI_DEV_FB_USED",
         }
     }
 }

@@ -6,12 +6,13 @@
 //!
 //! Used by the command `varve-bench training`. Order: `schedule` (jobs and pods) -> `faults` (what
 //! is wrong) -> `cluster` (each scrape, from `signals` and `labels`) -> `series` (what changed) ->
-//! `send`; `score` compares the alerts of a backtest with the truth.
+//! `send`. `alerts` reads what fired, and `score` compares it with the truth.
 //!
 //! Invariants
 //! 1. Equal options give equal schedules, faults and samples.
 //! 2. Memory grows with nodes, jobs and faults, not with the duration.
 
+mod alerts;
 mod args;
 mod cluster;
 mod faults;
@@ -33,6 +34,7 @@ use anyhow::{Context as _, Result};
 
 pub(crate) use args::TrainingCommand;
 
+use alerts::Alerts;
 use args::{ClusterArgs, CountArgs, ScoreArgs, TrainingWriteArgs};
 use cluster::Cluster;
 use faults::{Fault, FaultOptions};
@@ -144,9 +146,15 @@ fn write(args: &TrainingWriteArgs) -> Result<()> {
 
 fn score(args: &ScoreArgs) -> Result<()> {
     let truth = faults::read(open(&args.truth)?)?;
-    let backtest = serde_json::from_reader(open(&args.backtest)?)
-        .with_context(|| format!("parse {}", args.backtest.display()))?;
-    let report = score::score(&truth, &backtest);
+    let alerts = match (&args.backtest, &args.alerts) {
+        (Some(path), _) => Alerts::from_backtest(open(path)?)
+            .with_context(|| format!("parse {}", path.display()))?,
+        (None, Some(path)) => {
+            Alerts::from_series(open(path)?).with_context(|| format!("parse {}", path.display()))?
+        }
+        (None, None) => Alerts::default(),
+    };
+    let report = score::score(&truth, &alerts);
     print(report)
 }
 

@@ -33,7 +33,7 @@ impl Node {
 }
 
 impl SeriesSet {
-    pub(super) fn write_gpu(&mut self, ids: &[SlotId; 14], signals: GpuSignals, interval_ms: i64) {
+    pub(super) fn write_gpu(&mut self, ids: &[SlotId; 15], signals: GpuSignals, interval_ms: i64) {
         let seconds = interval_ms as f64 / 1000.0;
         for series in GpuSeries::ALL {
             let id = ids[series as usize];
@@ -53,6 +53,7 @@ impl SeriesSet {
                 GpuSeries::CorrectedErrors => {
                     self.add(id, (signals.corrected_errors * seconds).round());
                 }
+                GpuSeries::MemoryUsed => self.set(id, signals.memory_used_mib),
             }
         }
     }

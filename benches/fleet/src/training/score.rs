@@ -1,58 +1,33 @@
 //! Compares alerts with the truth: precision, recall and time to detect.
 //!
-//! An alert is right if a fault is active when it fires, or ended at most [`GRACE_MS`] before, and
-//! the alert names its job or one of its nodes, and no other node, GPU or port. Several alerts of
-//! one fault count once. An alert that is not right is false; alerts of the same name and labels
-//! that fire again within an hour count as one false alert. An alert of a node or job that belongs
-//! to a decoy is false.
+//! An alert is judged when it begins to fire.
+//! - A **hit** names the job of a fault that is active, or ended at most [`GRACE_MS`] before. If the
+//!   fault is of a node, GPU or port, the alert also names one of its nodes, and no other GPU or
+//!   port. If the fault is of the whole job, it names no node.
+//! - A **consequence** names only the job that a GPU off the bus has halted: it is true, but does not
+//!   say where. It is neither a hit nor false.
+//! - Every other alert is **false**, also on a decoy, and each time it begins to fire again.
+//!
+//! A fault is found if it has a hit. It counts once, however many alerts hit it. Recall is the share
+//! of the faults that are found. Precision is the number of found faults, divided by the sum of it
+//! and the number of false alerts.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
-use serde::Deserialize;
-
+use super::alerts::{Alerts, Firing, Rule};
 use super::faults::{Fault, Kind};
 
 /// Alerts look back over minutes, so they may fire shortly after a fault.
 const GRACE_MS: i64 = 5 * 60_000;
-/// A false alert that fires again within this time is one false alert.
-const REPEAT_MS: i64 = 60 * 60_000;
 /// Maximum number of false alerts that are listed.
 const LISTED_MAX: usize = 40;
-
-/// The output of `varve rules backtest --output json`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Backtest {
-    rules: Vec<Rule>,
-    #[serde(default)]
-    is_truncated: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    name: String,
-    #[serde(default)]
-    failures: u64,
-    #[serde(default)]
-    last_error: String,
-    firings: Vec<Firing>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Firing {
-    labels: BTreeMap<String, String>,
-    fired_at_ms: i64,
-}
 
 /// The result.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     by_kind: BTreeMap<Kind, Found>,
-    /// Number of right and false alerts by name.
-    by_alert: BTreeMap<String, Alerts>,
+    by_alert: BTreeMap<String, Counts>,
     false_alerts: Vec<String>,
     missed: Vec<String>,
     errors: Vec<String>,
@@ -66,50 +41,37 @@ struct Found {
     delays_ms: Vec<i64>,
 }
 
+/// Alerts of a name.
 #[derive(Debug, Default)]
-struct Alerts {
-    n_right: usize,
+struct Counts {
+    n_hits: usize,
+    n_consequences: usize,
     n_false: usize,
 }
 
-impl Firing {
-    fn label(&self, name: &str) -> Option<&String> {
-        self.labels.get(name).filter(|value| !value.is_empty())
-    }
-}
-
-/// Compares the alerts of a backtest with the truth.
-pub(super) fn score(truth: &[Fault], backtest: &Backtest) -> Report {
+/// Compares alerts with the truth.
+pub(super) fn score(truth: &[Fault], alerts: &Alerts) -> Report {
     let mut report = Report {
-        is_truncated: backtest.is_truncated,
+        is_truncated: alerts.is_truncated,
         ..Report::default()
     };
     let mut first_alerts: Vec<Option<i64>> = vec![None; truth.len()];
-    for rule in &backtest.rules {
+    for rule in &alerts.rules {
         if rule.failures > 0 {
             report
                 .errors
                 .push(format!("{}: {}", rule.name, rule.last_error));
         }
-        let mut last_false: BTreeMap<&BTreeMap<String, String>, i64> = BTreeMap::new();
-        let mut firings: Vec<&Firing> = rule.firings.iter().collect();
-        firings.sort_by_key(|firing| firing.fired_at_ms);
-        for firing in firings {
-            let found = truth
-                .iter()
-                .position(|fault| !fault.is_decoy && explains(fault, firing));
-            let alerts = report.by_alert.entry(rule.name.clone()).or_default();
-            if let Some(fault_idx) = found {
-                alerts.n_right += 1;
+        for firing in &rule.firings {
+            let counts = report.by_alert.entry(rule.name.clone()).or_default();
+            if let Some(fault_idx) = truth.iter().position(|fault| is_hit(fault, firing)) {
+                counts.n_hits += 1;
                 let first = &mut first_alerts[fault_idx];
                 *first = Some(first.map_or(firing.fired_at_ms, |at| at.min(firing.fired_at_ms)));
-                continue;
-            }
-            let is_repeated = last_false
-                .insert(&firing.labels, firing.fired_at_ms)
-                .is_some_and(|at| firing.fired_at_ms - at < REPEAT_MS);
-            if !is_repeated {
-                alerts.n_false += 1;
+            } else if truth.iter().any(|fault| is_consequence(fault, firing)) {
+                counts.n_consequences += 1;
+            } else {
+                counts.n_false += 1;
                 report.false_alerts.push(describe(rule, firing, truth));
             }
         }
@@ -136,34 +98,36 @@ pub(super) fn score(truth: &[Fault], backtest: &Backtest) -> Report {
     report
 }
 
-/// Returns `true` if an alert that fires at this time names the fault.
-fn explains(fault: &Fault, firing: &Firing) -> bool {
-    let is_in_time = (fault.start_ms..=fault.end_ms + GRACE_MS).contains(&firing.fired_at_ms);
-    let job = firing.label("job_id");
-    let node = firing.label("node");
-    // The port of an InfiniBand device has the number of its GPU.
-    let device = firing.label("gpu").cloned().or_else(|| {
-        firing
-            .label("device")
-            .map(|device| device.replace("mlx5_", ""))
-    });
-    let is_job = job.is_none_or(|job| *job == fault.job_id);
-    let is_node = match node {
-        Some(node) => fault.nodes.contains(node),
+/// Returns `true` if an alert names the place of a fault while it is active.
+fn is_hit(fault: &Fault, firing: &Firing) -> bool {
+    if !is_of_job(fault, firing) {
+        return false;
+    }
+    match firing.label("node") {
         None => fault.nodes.is_empty(),
+        Some(node) => fault.nodes.contains(node) && is_of_device(fault, firing),
+    }
+}
+
+/// Returns `true` if an alert names only the job that a fault has halted.
+fn is_consequence(fault: &Fault, firing: &Firing) -> bool {
+    fault.kind == Kind::OffBus && firing.label("node").is_none() && is_of_job(fault, firing)
+}
+
+fn is_of_job(fault: &Fault, firing: &Firing) -> bool {
+    let is_in_time = (fault.start_ms..=fault.end_ms + GRACE_MS).contains(&firing.fired_at_ms);
+    !fault.is_decoy && is_in_time && firing.label("job_id") == Some(&fault.job_id)
+}
+
+/// Returns `false` if an alert names another GPU or port than that of the fault. The port of an
+/// InfiniBand device has the number of its GPU.
+fn is_of_device(fault: &Fault, firing: &Firing) -> bool {
+    let Some(device) = &fault.device else {
+        return true;
     };
-    // A job that hangs because of one GPU is found by its job.
-    let is_consequence = fault.kind == Kind::OffBus && node.is_none();
-    let is_device = match (&device, &fault.device) {
-        (Some(named), Some(device)) => named == device,
-        (Some(_), None) | (None, None) => true,
-        (None, Some(_)) => true,
-    };
-    is_in_time
-        && (job.is_some() || node.is_some())
-        && is_job
-        && (is_node || is_consequence)
-        && is_device
+    let port = firing.label("device").map(|name| name.replace("mlx5_", ""));
+    let named = firing.label("gpu").cloned().or(port);
+    named.is_none_or(|named| named == *device)
 }
 
 fn describe(rule: &Rule, firing: &Firing, truth: &[Fault]) -> String {
@@ -212,10 +176,19 @@ impl Display for Report {
         let n_false = self.false_alerts.len();
         let n_found = all_delays.len();
         let precision = n_found as f64 / (n_found + n_false).max(1) as f64;
-        writeln!(f, "\nfalse alerts {n_false}\nprecision {precision:.3}\n")?;
-        writeln!(f, "| alert | right | false |\n| --- | --- | --- |")?;
-        for (name, alerts) in &self.by_alert {
-            writeln!(f, "| {name} | {} | {} |", alerts.n_right, alerts.n_false)?;
+        writeln!(f, "\nfalse alerts {n_false}")?;
+        writeln!(
+            f,
+            "precision {precision:.3} ({n_found} faults found, {n_false} false alerts)\n"
+        )?;
+        writeln!(f, "| alert | hits | consequences | false |")?;
+        writeln!(f, "| --- | --- | --- | --- |")?;
+        for (name, counts) in &self.by_alert {
+            writeln!(
+                f,
+                "| {name} | {} | {} | {} |",
+                counts.n_hits, counts.n_consequences, counts.n_false
+            )?;
         }
         writeln!(f)?;
         for line in self.missed.iter().take(LISTED_MAX) {
@@ -252,9 +225,9 @@ fn write_row(f: &mut Formatter<'_>, name: &str, n_faults: usize, delays_ms: &[i6
 mod tests {
     use super::*;
 
-    fn backtest(firings: &str) -> Backtest {
+    fn alerts(firings: &str) -> Alerts {
         let text = format!(r#"{{"rules":[{{"name":"A","firings":[{firings}]}}]}}"#);
-        serde_json::from_str(&text).unwrap()
+        Alerts::from_backtest(text.as_bytes()).unwrap()
     }
 
     fn truth() -> Vec<Fault> {
@@ -262,6 +235,8 @@ mod tests {
             r#"{"kind":"slow_clock","is_decoy":false,"job_id":"t/j","nodes":["n1"],"device":"3","start_ms":60000,"end_ms":600000,"severity":0.5}"#,
             "\n",
             r#"{"kind":"hung","is_decoy":false,"job_id":"t/k","nodes":[],"start_ms":60000,"end_ms":600000,"severity":0.5}"#,
+            "\n",
+            r#"{"kind":"off_bus","is_decoy":false,"job_id":"t/o","nodes":["n9"],"device":"0","start_ms":60000,"end_ms":600000,"severity":0.5}"#,
             "\n",
             r#"{"kind":"warm_room","is_decoy":true,"job_id":"t/w","nodes":[],"start_ms":60000,"end_ms":600000,"severity":0.5}"#,
         );
@@ -271,22 +246,35 @@ mod tests {
     #[test]
     fn an_alert_must_name_the_job_the_node_and_the_gpu() {
         let right = r#"{"labels":{"job_id":"t/j","node":"n1","gpu":"3"},"firedAtMs":180000}"#;
-        let report = score(&truth(), &backtest(right));
+        let report = score(&truth(), &alerts(right));
         assert_eq!(report.by_kind[&Kind::SlowClock].delays_ms, [120_000]);
-        assert_eq!((report.false_alerts.len(), report.missed.len()), (0, 1));
+        assert_eq!((report.false_alerts.len(), report.missed.len()), (0, 2));
         for labels in [
             r#"{"job_id":"t/j","node":"n1","gpu":"4"}"#,
             r#"{"job_id":"t/j","node":"n2","gpu":"3"}"#,
             r#"{"job_id":"t/x","node":"n1","gpu":"3"}"#,
             r#"{"job_id":"t/w"}"#,
             r#"{"job_id":"t/j"}"#,
+            r#"{"node":"n1","gpu":"3"}"#,
+            r#"{"job_id":"t/k","node":"n5"}"#,
             "{}",
         ] {
             let firing = format!(r#"{{"labels":{labels},"firedAtMs":180000}}"#);
-            let report = score(&truth(), &backtest(&firing));
+            let report = score(&truth(), &alerts(&firing));
             assert_eq!(report.false_alerts.len(), 1, "{labels}");
-            assert_eq!(report.missed.len(), 2, "{labels}");
+            assert_eq!(report.missed.len(), 3, "{labels}");
         }
+    }
+
+    #[test]
+    fn an_alert_of_a_halted_job_is_neither_a_hit_nor_false() {
+        let job = r#"{"labels":{"job_id":"t/o"},"firedAtMs":180000}"#;
+        let report = score(&truth(), &alerts(job));
+        assert_eq!(report.by_alert["A"].n_consequences, 1);
+        assert_eq!((report.false_alerts.len(), report.missed.len()), (0, 3));
+        let gpu = r#"{"labels":{"job_id":"t/o","node":"n9","gpu":"0"},"firedAtMs":180000}"#;
+        let report = score(&truth(), &alerts(gpu));
+        assert_eq!(report.by_alert["A"].n_hits, 1);
     }
 
     #[test]
@@ -294,10 +282,9 @@ mod tests {
         let firings = [120_000, 240_000, 59_000, 1_000_000]
             .map(|ms| format!(r#"{{"labels":{{"job_id":"t/k"}},"firedAtMs":{ms}}}"#))
             .join(",");
-        let report = score(&truth(), &backtest(&firings));
+        let report = score(&truth(), &alerts(&firings));
         assert_eq!(report.by_kind[&Kind::Hung].delays_ms, [60_000]);
-        // The second false alert repeats the first one within an hour.
-        assert_eq!(report.false_alerts.len(), 1);
-        assert!(report.to_string().contains("precision 0.500"), "{report}");
+        assert_eq!(report.false_alerts.len(), 2);
+        assert!(report.to_string().contains("precision 0.333"), "{report}");
     }
 }

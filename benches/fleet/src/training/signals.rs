@@ -28,6 +28,11 @@ const BUSY_MHZ: f64 = 1_755.0;
 const IDLE_MHZ: f64 = 345.0;
 /// Share of the busy power that a GPU draws while it waits for other ranks.
 const WAITING_SHARE: f64 = 0.45;
+/// Frame buffer of a GPU in use, of 81,559 MiB.
+const BUSY_MIB: f64 = 71_400.0;
+const IDLE_MIB: f64 = 520.0;
+/// Bytes per second of a port for other programs than the job: the subnet manager, storage.
+const BACKGROUND_BYTES: f64 = 3e5;
 /// Rates in bytes per second at full speed.
 const NVLINK_BYTES: f64 = 120e9;
 const PORT_BYTES: f64 = 14e9;
@@ -88,6 +93,8 @@ pub(super) struct GpuSignals {
     pub(super) xid: f64,
     pub(super) corrected_errors: f64,
     pub(super) throttle_reasons: f64,
+    /// Frame buffer in use, in MiB.
+    pub(super) memory_used_mib: f64,
     /// Rows that were remapped in this round.
     pub(super) remapped_rows: f64,
 }
@@ -231,6 +238,7 @@ impl Rank<'_> {
             } else {
                 0.0
             },
+            memory_used_mib: if is_busy { BUSY_MIB } else { IDLE_MIB },
             remapped_rows: 0.0,
         };
         self.apply_fault(gpu, &mut out);
@@ -273,7 +281,8 @@ impl Rank<'_> {
         // Waits are bursts: most rounds have few, some have ten times as many.
         let burst = (1.2 * self.noise(port, 8)).exp();
         let mut out = PortSignals {
-            bytes: (PORT_BYTES * activity * (1.0 + 0.015 * self.noise(port, 7))).max(0.0),
+            bytes: (PORT_BYTES * activity * (1.0 + 0.015 * self.noise(port, 7))).max(0.0)
+                + BACKGROUND_BYTES * (0.5 * self.noise(port, 15)).exp(),
             wait_ticks: 2e4 * activity * burst,
             rate: PORT_RATE,
             downed: 0.0,
