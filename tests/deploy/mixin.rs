@@ -13,10 +13,10 @@ use crate::harness::kube_prometheus::{is_there, shared};
 use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
 pub(super) const MIXIN: &str = "docs/mixin/alerts.yaml";
-const CLUSTER: &str = "docs/mixin/cluster/rules.yaml";
+pub(super) const CLUSTER: &str = "docs/mixin/cluster/rules.yaml";
 /// The place where the repository is published: a placeholder.
 const PUBLISHED: &str = "https://varve.example.com/";
-const TRAINING: &str = "docs/mixin/training/alerts.yaml";
+pub(super) const TRAINING: &str = "docs/mixin/training/alerts.yaml";
 /// The node exporter exports these on nodes with InfiniBand, of which no scrape is recorded.
 const INFINIBAND: [&str; 5] = [
     "node_infiniband_link_downed_total",
@@ -37,7 +37,7 @@ const APISERVER: [&str; 3] = [
 const IPTABLES_EXPORTER: &str = "iptables_bytes_total";
 
 /// Returns the files of a directory of the repository.
-fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
+pub(super) fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.to_string_lossy().ends_with(suffix));
@@ -45,15 +45,15 @@ fn files(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     paths
 }
 
-fn yaml(path: &str) -> Value {
+pub(super) fn yaml(path: &str) -> Value {
     serde_yaml_ng::from_str(&text(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-fn list(of: &Value) -> &[Value] {
+pub(super) fn list(of: &Value) -> &[Value] {
     of.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn string(of: &Value) -> &str {
+pub(super) fn string(of: &Value) -> &str {
     of.as_str().unwrap_or_default()
 }
 
@@ -101,7 +101,8 @@ fn plain(query: &str) -> String {
     let query = query
         .replace("$__rate_interval", "5m")
         .replace("$__interval", "1m")
-        .replace("$__range", "1h");
+        .replace("$__range", "1h")
+        .replace("$nodes_planned", "1");
     ["$instance", "$team", "$namespace", "$job", "$cluster"]
         .iter()
         .fold(query, |query, name| query.replace(name, ".*"))
@@ -452,6 +453,7 @@ fn the_cluster_pack_uses_metrics_of_the_fleet_and_of_kube_prometheus() {
         "kube_",
         "kubelet_",
         "iptables_",
+        "process_",
         "namespace_chain:",
         "namespace_pod_chain:",
         "node_traffic:",
