@@ -389,7 +389,19 @@ fn grafana_gets_the_data_source_of_the_provisioning_files_and_the_dashboards() {
     // The directory of kube-prometheus' provider.
     let deployment = patch("grafana-dashboards.yaml");
     let pod = &deployment["spec"]["template"]["spec"];
-    let mount = &pod["containers"][0]["volumeMounts"][0];
-    assert_eq!(mount["name"], pod["volumes"][0]["name"]);
-    assert_eq!(mount["mountPath"], "/grafana-dashboard-definitions/0/varve");
+    let mounts = list(&pod["containers"][0]["volumeMounts"]);
+    let volumes = list(&pod["volumes"]);
+    assert_eq!(mounts.len(), volumes.len());
+    let mut maps = BTreeSet::new();
+    for (mount, volume) in mounts.iter().zip(volumes) {
+        assert_eq!(mount["name"], volume["name"]);
+        let path = mount["mountPath"].as_str().unwrap();
+        assert!(path.starts_with("/grafana-dashboard-definitions/0/varve"));
+        maps.insert(volume["configMap"]["name"].as_str().unwrap());
+    }
+    // The ConfigMaps of the kustomization that its head names.
+    let kustomization = documents(&text("docs/mixin/kustomization.yaml")).remove(0);
+    let generated = list(&kustomization["configMapGenerator"]).iter();
+    let generated: BTreeSet<_> = generated.map(|map| map["name"].as_str().unwrap()).collect();
+    assert_eq!(maps, generated);
 }
