@@ -3,6 +3,7 @@
 
 mod components;
 mod container;
+mod dashboards;
 mod debian;
 mod faults;
 mod kubernetes;
@@ -10,6 +11,7 @@ mod migration;
 mod mixin;
 mod notice;
 mod schemas;
+mod simulation;
 mod systemd;
 
 use std::path::{Path, PathBuf};
