@@ -3,6 +3,7 @@
 
 mod components;
 mod container;
+mod coverage;
 mod dashboards;
 mod debian;
 mod faults;
