@@ -20,6 +20,8 @@ export const PAGES = [
   ["alerts", "Alertmanagers"],
   ["rules", "No rules are loaded."],
   ["targets", "Varve does not scrape."],
+  ["jobs", "there are no such records"],
+  ["jobs?job=a%2Fb", "there are no such records"],
   ["running", "Most expensive queries"],
   ["teams", "Active series"],
   ["senders", "Samples/s"],

@@ -29,6 +29,7 @@ const PAGES = [
   ["rules", "AlertOf_a"],
   ["alerts", "AlertOf_a"],
   ["targets", "target_a"],
+  ["jobs", "job_a"],
 ];
 
 describe("tenants", { skip: missing() }, () => {
@@ -40,7 +41,7 @@ describe("tenants", { skip: missing() }, () => {
     // A graph ends at a multiple of its step, so before now.
     const at = Date.now() - 60_000;
     for (const name of TENANTS) {
-      const body = `# HELP secret_${name} Help of ${name}\n# TYPE secret_${name} gauge\nsecret_${name}{only="only_${name}"} 1 ${at}\nshared{only="only_${name}"} 1 ${at}\nup{job="j",instance="target_${name}"} 1 ${at}\n`;
+      const body = `# HELP secret_${name} Help of ${name}\n# TYPE secret_${name} gauge\nsecret_${name}{only="only_${name}"} 1 ${at}\nshared{only="only_${name}"} 1 ${at}\nup{job="j",instance="target_${name}"} 1 ${at}\ntraining:job:gpus{job_id="job_${name}",state="allocated"} 1 ${at}\n`;
       const headers = { Authorization: `Bearer token-${name}`, "Content-Type": "text/plain" };
       strictEqual((await fetch(`${server.url}/api/v1/import/prometheus`, { method: "POST", body, headers })).status, 204);
     }

@@ -19,7 +19,7 @@ use super::serving::compression::{Coding, gzip_best, zstd_best};
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/overview",
     "/query",
     "/graph",
@@ -27,6 +27,7 @@ const PAGES: [&str; 14] = [
     "/alerts",
     "/rules",
     "/targets",
+    "/jobs",
     "/cardinality",
     "/churn",
     "/usage",

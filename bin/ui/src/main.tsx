@@ -6,6 +6,7 @@ import "./style/shell.css";
 import "./style/table.css";
 import "./style/query.css";
 import "./style/pages.css";
+import "./style/jobs.css";
 import "uplot/dist/uPlot.min.css";
 import { render } from "preact";
 import { loadWhenIdle } from "./app/lazy";

@@ -3,7 +3,7 @@
 import type { ComponentType } from "preact";
 import { Overview } from "../pages/overview/page";
 import { Query } from "../query/page";
-import { lazyPage } from "./lazy";
+import { LazyJobs, lazyPage } from "./lazy";
 
 export interface PageEntry {
   /** Last element of the path. */
@@ -14,6 +14,8 @@ export interface PageEntry {
   view: ComponentType;
   /** True if the page shows nothing but series and rules, which users of a tenant may read. */
   isForTenants?: boolean;
+  /** True if the navigation shows the page only where it has something to show. */
+  isQuiet?: boolean;
 }
 
 /** The page at `/`. */
@@ -26,6 +28,7 @@ export const PAGES: readonly PageEntry[] = [
   { id: "alerts", title: "Alerts", key: "a", view: lazyPage((extras) => extras.Alerts), isForTenants: true },
   { id: "rules", title: "Rules", key: "r", view: lazyPage((extras) => extras.Rules), isForTenants: true },
   { id: "targets", title: "Targets", key: "g", view: lazyPage((extras) => extras.Targets), isForTenants: true },
+  { id: "jobs", title: "Jobs", key: "j", view: LazyJobs, isForTenants: true, isQuiet: true },
   { id: "cardinality", title: "Cardinality", key: "c", view: lazyPage((extras) => extras.Cardinality) },
   { id: "churn", title: "Churn", key: "h", view: lazyPage((extras) => extras.Churn) },
   { id: "usage", title: "Usage", key: "u", view: lazyPage((extras) => extras.Usage) },

@@ -6,9 +6,10 @@ import { isUtc } from "../parts/time";
 import { useStore } from "../parts/store";
 import { Page } from "../parts/view";
 import { Credentials } from "./credentials";
+import { useHasJobs } from "./has_jobs";
 import { Help } from "./help";
 import { Notices } from "./notices";
-import { PAGES, pageOf } from "./pages";
+import { PAGES, type PageEntry, pageOf } from "./pages";
 import { Replay } from "./replay";
 import { Reconnect } from "./reconnect";
 import { homeOf, navigate, pageUrl, useAddress } from "./router";
@@ -64,6 +65,8 @@ function Head() {
   useEffect(() => setIsOpen(false), [page]);
   const isRestricted = useStore(isTenant);
   const active = pageOf(page).id;
+  const hasJobs = useHasJobs();
+  const isListed = ({ id, isForTenants, isQuiet }: PageEntry) => (isForTenants || !isRestricted) && (!isQuiet || hasJobs || id === active);
   return (
     <header class="head">
       <a class="brand" data-page href={pageUrl("overview")} aria-label="Varve, overview">
@@ -76,7 +79,7 @@ function Head() {
         <span>{pageOf(page).title}</span> <span aria-hidden="true">▾</span>
       </button>
       <nav id="nav" aria-label="Pages" class={isOpen ? "open" : ""}>
-        {PAGES.filter(({ isForTenants }) => isForTenants || !isRestricted).map(({ id, title }) => (
+        {PAGES.filter(isListed).map(({ id, title }) => (
           <a key={id} data-page href={homeOf(id)} aria-current={id === active ? "page" : undefined}>{title}</a>
         ))}
       </nav>

@@ -76,16 +76,17 @@ export function Name({ text }: { text: string }) {
   return <code>{text.split(/(?<=\w[_:./-])(?=.)/).map((part, i) => (i === 0 ? part : [<wbr key={i} />, part]))}</code>;
 }
 
-/** A link that opens an expression on the query page. */
-export function QueryLink({ expr, tab = "graph", range, children, title }: { expr: string; tab?: string; range?: string; children: ComponentChildren; title?: string }) {
+/** A link that opens an expression on the query page, with a range that ends now or at `endMs`. */
+export function QueryLink({ expr, tab = "graph", range, endMs, children, title }: { expr: string; tab?: string; range?: string; endMs?: number; children: ComponentChildren; title?: string }) {
   const params: Record<string, string> = { "g0.expr": expr, "g0.tab": tab };
   if (range) params["g0.range_input"] = range;
+  if (endMs !== undefined) params["g0.end_input"] = new Date(endMs).toISOString();
   return <a data-page href={pageUrl("query", params)} title={title ?? expr}>{children}</a>;
 }
 
-/** A link to another page. */
-export function PageLink({ page, params, children, title }: { page: string; params?: Record<string, string>; children: ComponentChildren; title?: string }) {
-  return <a data-page href={pageUrl(page, params)} title={title}>{children}</a>;
+/** A link to another page, or to another view of this one: `isCurrent` if it is shown. */
+export function PageLink({ page, params, children, title, isCurrent }: { page: string; params?: Record<string, string>; children: ComponentChildren; title?: string; isCurrent?: boolean }) {
+  return <a data-page href={pageUrl(page, params)} title={title} aria-current={isCurrent ? "page" : undefined}>{children}</a>;
 }
 
 /** Returns the URL that a text is, if it is one of http or https: a click on another one could run a script. */

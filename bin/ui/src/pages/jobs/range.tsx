@@ -1,0 +1,55 @@
+/** The time range of a job's page. The address keeps it. */
+
+import { useState } from "preact/hooks";
+import { setParams } from "../../app/router";
+import { dateTime, parseDuration, printDuration } from "../../parts/time";
+import { TimeRange } from "../../query/time_range";
+import { pointsOf } from "../metric_chart";
+
+const RANGE_DEFAULT_MS = 3_600_000;
+/** A drag over less than this is a click. */
+const RANGE_MIN_MS = 60_000;
+
+export interface Span {
+  rangeMs: number;
+  /** Undefined is now. */
+  endMs?: number;
+}
+
+/** Times of a range query: at most 241. */
+export interface Steps {
+  startMs: number;
+  endMs: number;
+  stepMs: number;
+}
+
+export function spanOf(params: URLSearchParams): Span {
+  const rangeMs = parseDuration(params.get("range") ?? "") ?? 0;
+  const endS = Number(params.get("end") ?? "");
+  return { rangeMs: rangeMs >= RANGE_MIN_MS ? rangeMs : RANGE_DEFAULT_MS, ...(endS > 0 && { endMs: endS * 1000 }) };
+}
+
+/** Returns the times at which a page asks for values. */
+export function stepsOf({ rangeMs, endMs }: Span, nowMs: number): Steps {
+  const { startMs, toMs, stepMs } = pointsOf(rangeMs, endMs ?? nowMs);
+  return { startMs, endMs: toMs, stepMs };
+}
+
+export function setSpan({ rangeMs, endMs }: Span): void {
+  const range = printDuration(Math.max(RANGE_MIN_MS, Math.round(rangeMs / 1000) * 1000));
+  setParams({ range, end: endMs === undefined ? undefined : String(Math.round(endMs / 1000)), page: undefined });
+}
+
+export function RangeControl({ span }: { span: Span }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const { rangeMs, endMs } = span;
+  const range = printDuration(rangeMs);
+  return (
+    <div class="joined" role="group" aria-label="Time range">
+      <button type="button" aria-label="Earlier" onClick={() => setSpan({ rangeMs, endMs: (endMs ?? Date.now()) - rangeMs / 2 })}>‹</button>
+      <button type="button" class="opener" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>{endMs === undefined ? `Last ${range}` : `${range} until ${dateTime(endMs)}`} ▾</button>
+      {endMs !== undefined && <button type="button" aria-label="Back to now" title="Back to now" onClick={() => setSpan({ rangeMs })}>×</button>}
+      {isOpen && <TimeRange rangeMs={rangeMs} endMs={endMs} onChange={setSpan} onClose={() => setIsOpen(false)} />}
+    </div>
+  );
+}

@@ -1,0 +1,92 @@
+/** The records of docs/mixin/training that the pages of jobs read, and which of its rule files are missing or fail. */
+
+import { request } from "../../api/client";
+import type { QueryData, VectorElement } from "../../api/types";
+import type { Group } from "../rules/data";
+
+/** Where the rule files are described. */
+export const DOCS = "docs/mixin/training/README.md";
+/** Age up to which a record counts as recorded. */
+const RECENT_S = 7200;
+const RECORDS_MAX = 100;
+
+/** A rule file, or several of which one is enough. */
+export interface RuleFile {
+  name: string;
+  /** What the page lacks without it. */
+  purpose: string;
+  /** Rules of the file: one of them is loaded if the file is. */
+  rules: string[];
+  /** Records of the file. */
+  records: string[];
+  /** True if a cluster with jobs always has one of the records. */
+  isAlways?: boolean;
+}
+
+export const RULE_FILES: readonly RuleFile[] = [
+  {
+    name: "jobs-owner.yaml, jobs-jobset.yaml, jobs-kubeflow.yaml, jobs-kueue.yaml or jobs-slurm.yaml",
+    purpose: "names the jobs of pods or GPUs",
+    rules: ["training:pod:info"],
+    records: ["training:pod:info", "training:gpu:info"],
+    isAlways: true,
+  },
+  { name: "jobs.yaml", purpose: "records what each job has and does", rules: ["training:job:pods"], records: ["training:job:pods", "training:job:gpus"], isAlways: true },
+  { name: "nodes.yaml", purpose: "ranks nodes that fail again and again", rules: ["training:node:lemon_score:30d"], records: ["training:node:lemon_score:30d"] },
+  { name: "alerts.yaml", purpose: "alerts for jobs that hang and for slow GPUs", rules: ["TrainingJobHung", "TrainingGpuSlow"], records: [] },
+];
+
+/** A rule of the pack whose last evaluation failed. */
+export interface FailingRule {
+  group: string;
+  rule: string;
+  error: string;
+}
+
+export interface RuleState {
+  /** True if there is no record, and no rule of the pack is loaded. */
+  isAbsent: boolean;
+  missing: RuleFile[];
+  /** Loaded files that have recorded nothing: the series that they read are missing. */
+  silent: RuleFile[];
+  failing: FailingRule[];
+}
+
+/** Loads the names of recent records, and the rules of this server. */
+export async function loadRuleState(signal: AbortSignal): Promise<RuleState> {
+  const start = Math.floor(Date.now() / 1000) - RECENT_S;
+  const [names, rules] = await Promise.all([
+    request<string[]>("label/__name__/values", { params: { "match[]": '{__name__=~"training:.+"}', start, limit: RECORDS_MAX }, signal }),
+    request<{ groups: Group[] }>("rules", { params: { exclude_alerts: "true" }, signal }),
+  ]);
+  return ruleStateOf(new Set(names.data), rules.data.groups);
+}
+
+/**
+ * Returns what is wrong with the rules. Another program may evaluate them: then only the lack of a record shows that a file is
+ * missing.
+ */
+export function ruleStateOf(recorded: ReadonlySet<string>, groups: Group[]): RuleState {
+  const pack = groups.filter(({ rules }) => rules.some(({ name }) => isOfPack(name)));
+  const loaded = new Set(pack.flatMap(({ rules }) => rules.map(({ name }) => name)));
+  const isRecorded = ({ records }: RuleFile) => records.some((record) => recorded.has(record));
+  const isLoaded = ({ rules }: RuleFile) => rules.some((rule) => loaded.has(rule)) || (rules.includes("training:pod:info") && pack.some(({ name }) => name === "training-gpus-slurm"));
+  const unrecorded = RULE_FILES.filter((file) => !isRecorded(file));
+  return {
+    isAbsent: recorded.size === 0 && pack.length === 0,
+    missing: unrecorded.filter((file) => !isLoaded(file) && (pack.length > 0 || file.isAlways)),
+    silent: unrecorded.filter((file) => isLoaded(file) && file.isAlways),
+    failing: pack.flatMap(({ name, rules }) => rules.filter(({ health }) => health === "err").map((rule) => ({ group: name, rule: rule.name, error: rule.lastError ?? "" }))),
+  };
+}
+
+function isOfPack(rule: string): boolean {
+  return rule.startsWith("training:") || /^Training[A-Z]/.test(rule);
+}
+
+/** Evaluates an instant query. `lookback` also finds series whose last sample is older than the usual five minutes. */
+export async function vector(query: string, signal: AbortSignal, options: { time?: number; limit?: number; lookback?: string } = {}): Promise<VectorElement[]> {
+  const { time, limit, lookback } = options;
+  const { data } = await request<QueryData>("query", { method: "POST", params: { query, time, limit, lookback_delta: lookback }, signal });
+  return data.resultType === "vector" ? data.result : [];
+}
