@@ -1,7 +1,9 @@
 // Measures the page in the browser, for docs/performance.md. Nothing is asserted.
 //   node tests/ui/figures.mjs
 
+import { loadavg } from "node:os";
 import { answerRanges, missing, openPage, settle, startBrowser, startServer } from "./harness.mjs";
+import { CLUSTER, addCluster, recorder, send } from "./training.mjs";
 
 const ROUNDS = 6;
 
@@ -84,6 +86,61 @@ async function firstPaint(browser, url) {
   return { paint: median(times.map(({ paint }) => paint)), interactive: median(times.map(({ interactive }) => interactive)) };
 }
 
+/** Pages of training jobs, each with what it shows last. */
+const JOB_PAGES = [
+  [`list of ${CLUSTER.jobs} jobs`, "jobs", "table.data tbody tr"],
+  [`64 of ${CLUSTER.nodes * 8} GPUs of a job`, `jobs?job=${encodeURIComponent(CLUSTER.job)}`, ".heat-rows li:nth-child(64)"],
+  ["nodes", "jobs?view=nodes", "main .empty, table.data tbody tr"],
+];
+
+/** Returns the time from a click on a link until the frame that shows a page, and the CPU time of the page's main thread. */
+async function openLink(browser, url, path, shown) {
+  const rounds = [];
+  for (let i = 0; i < ROUNDS; i++) {
+    const { page, close } = await openPage(browser, `${url}/query`);
+    // The browser has loaded the page's code, as it does when it is idle.
+    await page.waitForFunction(() => performance.getEntriesByType("resource").some(({ name, responseEnd }) => name.includes("/jobs-") && responseEnd > 0));
+    await settle(page);
+    const session = await page.context().newCDPSession(page);
+    await session.send("Performance.enable", { timeDomain: "threadTicks" });
+    const cpu = async () => (await session.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value * 1000;
+    const before = await cpu();
+    const time = await page.evaluate(
+      async ([href, selector]) => {
+        const link = document.createElement("a");
+        link.href = href;
+        link.dataset.page = "";
+        document.body.append(link);
+        const clicked = performance.now();
+        link.click();
+        await new Promise((resolve) => {
+          const look = () => document.querySelector(selector) && resolve();
+          new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+          look();
+        });
+        await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+        return performance.now() - clicked;
+      },
+      [path, shown],
+    );
+    rounds.push({ shown: time, cpu: (await cpu()) - before });
+    await close();
+  }
+  return { shown: median(rounds.map((round) => round.shown)), least: Math.min(...rounds.map((round) => round.shown)), cpu: median(rounds.map((round) => round.cpu)) };
+}
+
+async function jobFigures(browser, ms) {
+  const server = await startServer();
+  const data = recorder();
+  addCluster(data);
+  await send(server, data);
+  for (const [name, path, shown] of JOB_PAGES) {
+    const figures = await openLink(browser, server.url, path, shown);
+    console.log(`${name}: shown ${ms(figures.shown)} after the click (at least ${ms(figures.least)}), CPU ${ms(figures.cpu)}, load ${loadavg()[0].toFixed(1)}`);
+  }
+  await server.stop();
+}
+
 function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
 }
@@ -103,8 +160,9 @@ async function main() {
       console.log(`  ${name}: shown ${ms(shown)} after the last byte, CPU ${ms(cpu)}, longest task ${ms(longest)}`);
     }
   }
-  await browser.close();
   await server.stop();
+  await jobFigures(browser, ms);
+  await browser.close();
 }
 
 await main();

@@ -183,15 +183,15 @@ describe("jobs", { skip: missing() }, () => {
     strictEqual(await page.locator(".heat-rows li.slow").count(), 1);
     strictEqual(await page.locator(".heat-rows li").nth(1).locator(".heat-mean").innerText(), "500 W");
     await page.getByText(`GPUs 1 to ${ROWS} of ${NODES * 8}`).waitFor();
-    await page.getByRole("button", { name: "Better" }).click();
+    await page.getByRole("button", { name: "Next" }).click();
     await page.getByText(`GPUs 65 to 128 of ${NODES * 8}`).waitFor();
-    await page.getByRole("button", { name: "Better" }).click();
+    await page.getByRole("button", { name: "Next" }).click();
     await page.getByText(`GPUs 129 to 136 of ${NODES * 8}`).waitFor();
     await page.locator(".heat-rows li:nth-child(8)").waitFor();
     await page.waitForFunction(() => document.querySelectorAll(".heat-rows li").length === 8);
     deepStrictEqual((await rowNames(page)).map((name) => name.replaceAll(/\s/g, "")), expected.slice(-8));
     strictEqual(await page.locator(".heat-rows li.slow").count(), 0);
-    strictEqual(await page.getByRole("button", { name: "Better" }).isDisabled(), true);
+    strictEqual(await page.getByRole("button", { name: "Next" }).isDisabled(), true);
     deepStrictEqual(problems, []);
     await close();
   });

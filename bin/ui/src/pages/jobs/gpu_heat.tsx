@@ -15,6 +15,8 @@ import type { Steps } from "./range";
 const ROW_PX = 18;
 /** What the plot has above and below its rows: its padding and its time axis. */
 const FRAME_PX = 48;
+/** The axis of the rows is empty: their names stand beside the plot. */
+const AXIS_PX = 8;
 const HEATS = Array.from({ length: 10 }, (_, i) => `--heat-${i}`);
 /** Height of the mark of a slow GPU, as a share of its row. */
 const MARK = 0.3;
@@ -42,7 +44,7 @@ export function GpuHeat({ signal, gpus, heat, steps, onZoom }: Props) {
   const data = useMemo<uPlot.AlignedData>(() => [heat.times, heat.times.map(() => null)], [heat]);
   const series = useMemo<uPlot.Series[]>(() => [{ paths: () => null, points: { show: false } }], []);
   const scales = useMemo<uPlot.Scales>(() => ({ x: { time: false, range: xRange }, y: { range: [0, n] } }), [n]);
-  const yAxis = useMemo<Partial<uPlot.Axis>>(() => ({ show: false }), []);
+  const yAxis = useMemo<Partial<uPlot.Axis>>(() => ({ size: AXIS_PX, values: (_, splits) => splits.map(() => ""), grid: { show: false } }), []);
   const colors = colorBounds(signal, heat);
   const point = (plot: uPlot, index: number | undefined) => {
     const [left = -1, top = -1] = [plot.cursor.left, plot.cursor.top];
@@ -95,29 +97,34 @@ function xRange(self: uPlot, min: number, max: number): [number, number] {
 
 function drawRows(plot: uPlot, { times, rows }: HeatRows, [best, worst]: [number, number]): void {
   const { ctx } = plot;
-  const step = stepOf(times);
   const colors = HEATS.map(token);
-  const lefts = [...times, (times.at(-1) ?? 0) + step].map((time) => plot.valToPos(time, "x", true));
-  const tops = Array.from({ length: rows.length + 1 }, (_, i) => plot.valToPos(rows.length - i, "y", true));
   const mark = token("--error");
+  const lefts = [...times, (times.at(-1) ?? 0) + stepOf(times)].map((time) => plot.valToPos(time, "x", true));
+  const tops = Array.from({ length: rows.length + 1 }, (_, i) => plot.valToPos(rows.length - i, "y", true));
   ctx.save();
   rows.forEach(({ values, isSlow }, i) => {
     const top = tops[i] ?? 0;
     const height = (tops[i + 1] ?? 0) - top;
-    for (let t = 0; t < values.length; t++) {
-      const value = values[t];
-      if (value == null) continue;
-      const left = lefts[t] ?? 0;
-      // Without the fraction of a pixel that would show between two cells.
-      const width = Math.ceil((lefts[t + 1] ?? 0) - left);
-      ctx.fillStyle = colors[colorOf(value, best, worst)] ?? "";
-      ctx.fillRect(left, top, width, height - 1);
-      if (!isSlow[t]) continue;
-      ctx.fillStyle = mark;
-      ctx.fillRect(left, top + height * (1 - MARK), width, height * MARK - 1);
-    }
+    const fill = (style: string | undefined, share: number, from: number, to: number) => {
+      const left = lefts[from] ?? 0;
+      ctx.fillStyle = style ?? "";
+      ctx.fillRect(left, top + height * (1 - share), (lefts[to] ?? 0) - left, height * share - 1);
+    };
+    runs(values.map((value) => (value === null ? undefined : colorOf(value, best, worst))), (color, from, to) => fill(colors[color], 1, from, to));
+    runs(isSlow.map((slow) => (slow ? 1 : undefined)), (_, from, to) => fill(mark, MARK, from, to));
   });
   ctx.restore();
+}
+
+/** Calls `visit` with each run of equal items, and its first index and the index behind it. Fewer rectangles are drawn faster. */
+function runs(items: Array<number | undefined>, visit: (item: number, from: number, to: number) => void): void {
+  let from = 0;
+  for (let i = 1; i <= items.length; i++) {
+    const item = items[from];
+    if (i < items.length && items[i] === item) continue;
+    if (item !== undefined) visit(item, from, i);
+    from = i;
+  }
 }
 
 /** Returns the index of the color of a value: 9 for the worst. */

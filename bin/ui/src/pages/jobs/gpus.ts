@@ -1,7 +1,7 @@
 /** The GPUs of a job: the order of the worst, values over time, and ranks that are slower than the others. */
 
 import { request } from "../../api/client";
-import type { Labels, MatrixElement, QueryData } from "../../api/types";
+import type { MatrixElement, QueryData, VectorElement } from "../../api/types";
 import { stepOf, toNumber } from "../../chart/grid";
 import { percent, short } from "../../parts/format";
 import { metricSelector, quote } from "../../parts/labels";
@@ -95,23 +95,45 @@ async function loadNodes(job: string, { startMs, endMs }: Steps, signal: AbortSi
   return (await request<string[]>("label/node/values", { params, signal })).data;
 }
 
+/** Loads the ranks that were slow in a range, those that were slow for the longest time. */
 async function loadStragglers(job: string, { startMs, endMs, stepMs }: Steps, signal: AbortSignal): Promise<Straggler[]> {
   const range = `${(endMs - startMs) / 1000}s`;
   const selector = metricSelector("training:rank:straggler", { job_id: job });
-  const options = { time: endMs / 1000, limit: STRAGGLERS_MAX };
-  const [counts, shares, times] = await Promise.all([
-    vector(`topk(${STRAGGLERS_MAX}, count_over_time(${selector}[${range}]))`, signal, options),
-    vector(`avg_over_time(${selector}[${range}])`, signal, options),
-    vector(`max_over_time(timestamp(${selector})[${range}:${stepMs / 1000}s])`, signal, options),
-  ]);
-  const identify = ({ node = "", gpu = "", device = "", signal: name = "" }: Labels) => ({ node, gpu, device, signal: name });
-  const byRank = (elements: typeof counts) => new Map(elements.map(({ metric, value }) => [JSON.stringify(identify(metric)), toNumber(value?.[1] ?? "NaN")]));
-  const [shareOf, timeOf] = [byRank(shares), byRank(times)];
-  return counts.map(({ metric, value }) => {
-    const rank = identify(metric);
-    const key = JSON.stringify(rank);
-    return { ...rank, share: shareOf.get(key) ?? NaN, minutes: toNumber(value?.[1] ?? "NaN") / EVALUATIONS_PER_MINUTE, lastMs: (timeOf.get(key) ?? 0) * 1000 };
-  });
+  // One request: each value has the name of what it says.
+  const queries = {
+    evaluations: `topk(${STRAGGLERS_MAX}, count_over_time(${selector}[${range}]))`,
+    share: `avg_over_time(${selector}[${range}])`,
+    last: `max_over_time(timestamp(${selector})[${range}:${stepMs / 1000}s])`,
+  };
+  return toStragglers(await vector(named(queries), signal, { time: endMs / 1000, limit: 3 * STRAGGLERS_MAX }));
+}
+
+/** Label that names a query among several. */
+const NAME = "value_of";
+
+/** Returns one query for several, whose results have their names in a label. */
+export function named(queries: Record<string, string>): string {
+  return Object.entries(queries).map(([name, query]) => `label_replace(${query}, "${NAME}", "${name}", "", "")`).join(" or ");
+}
+
+/** Returns the name of the query that an element is from. */
+export function queryOf({ metric }: VectorElement): string {
+  return metric[NAME] ?? "";
+}
+
+function toStragglers(elements: VectorElement[]): Straggler[] {
+  const ranks = new Map<string, Straggler>();
+  const counted = (element: VectorElement) => queryOf(element) === "evaluations";
+  for (const element of [...elements.filter(counted), ...elements.filter((one) => !counted(one))]) {
+    const { node = "", gpu = "", device = "", signal = "" } = element.metric;
+    const key = JSON.stringify([node, gpu, device, signal]);
+    const value = toNumber(element.value?.[1] ?? "NaN");
+    const rank = ranks.get(key);
+    if (counted(element)) ranks.set(key, { node, gpu, device, signal, share: NaN, minutes: value / EVALUATIONS_PER_MINUTE, lastMs: 0 });
+    else if (rank && queryOf(element) === "share") rank.share = value;
+    else if (rank) rank.lastMs = value * 1000;
+  }
+  return [...ranks.values()];
 }
 
 /** Sorts GPUs: stragglers first, then the others by their mean. */

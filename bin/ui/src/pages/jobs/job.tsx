@@ -146,8 +146,8 @@ function Pages({ heat: { ranking, page } }: { heat: Heat }) {
     <>
       {total > ROWS && (
         <div class="joined" role="group" aria-label="Pages of GPUs">
-          <button type="button" disabled={page === 1} onClick={() => go(page - 1)}>Worse</button>
-          <button type="button" disabled={page * ROWS >= total} onClick={() => go(page + 1)}>Better</button>
+          <button type="button" disabled={page === 1} onClick={() => go(page - 1)}>Previous</button>
+          <button type="button" disabled={page * ROWS >= total} onClick={() => go(page + 1)}>Next</button>
         </div>
       )}
       <span class="muted" role="status">{total > ROWS ? `GPUs ${count(first)} to ${count(Math.min(total, first + ROWS - 1))} of ${count(total)}` : plural(total, "GPU")}</span>

@@ -6,7 +6,7 @@ import { toNumber } from "../../chart/grid";
 import { plural } from "../../parts/format";
 import { quote } from "../../parts/labels";
 import { countAlerts, loadAlerts } from "./alerts";
-import { anyOf } from "./gpus";
+import { anyOf, named, queryOf } from "./gpus";
 import { JOB_RECORDS, type Job, toJobs } from "./list_data";
 import type { Steps } from "./range";
 import { vector } from "./records";
@@ -117,13 +117,16 @@ export async function loadChanges(id: string, attempts: Attempt[], nodes: string
   const { startMs, endMs, stepMs } = steps;
   const [rangeS, stepS] = [(endMs - startMs) / 1000, stepMs / 1000];
   const times = `timestamp(${podSelector(id)})[${rangeS}s:${stepS}s]`;
-  const options = { time: endMs / 1000, limit: CHANGES_MAX };
-  const [began, ended, alerts] = await Promise.all([
-    vector(`min_over_time(${times}) > ${startMs / 1000 + stepS + SLACK_S}`, signal, options),
-    vector(`max_over_time(${times}) < ${endMs / 1000 - stepS - SLACK_S}`, signal, options),
+  const changed = named({
+    began: `min_over_time(${times}) > ${startMs / 1000 + stepS + SLACK_S}`,
+    ended: `max_over_time(${times}) < ${endMs / 1000 - stepS - SLACK_S}`,
+  });
+  const [pods, alerts] = await Promise.all([
+    vector(changed, signal, { time: endMs / 1000, limit: CHANGES_MAX }),
     matrix(alertQuery(id, nodes), steps, ALERTS_MAX, signal),
   ]);
-  const all = [...attempts.flatMap((attempt) => attemptChanges(id, attempt, startMs)), ...podChanges(id, began, "began", stepS), ...podChanges(id, ended, "ended", stepS), ...alertChanges(alerts, steps)];
+  const podsOf = (verb: "began" | "ended") => podChanges(id, pods.filter((pod) => queryOf(pod) === verb), verb, stepS);
+  const all = [...attempts.flatMap((attempt) => attemptChanges(id, attempt, startMs)), ...podsOf("began"), ...podsOf("ended"), ...alertChanges(alerts, steps)];
   return all.sort((a, b) => b.timeMs - a.timeMs);
 }
 

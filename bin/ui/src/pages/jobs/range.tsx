@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import { setParams } from "../../app/router";
 import { dateTime, parseDuration, printDuration } from "../../parts/time";
 import { TimeRange } from "../../query/time_range";
-import { pointsOf } from "../metric_chart";
 
 const RANGE_DEFAULT_MS = 3_600_000;
 /** A drag over less than this is a click. */
@@ -16,7 +15,11 @@ export interface Span {
   endMs?: number;
 }
 
-/** Times of a range query: at most 241. */
+/** Steps of a range, and the least: dcgm-exporter and the rules write a sample every 30 s. */
+const STEPS = 120;
+const STEP_MIN_MS = 30_000;
+
+/** Times of a range query. */
 export interface Steps {
   startMs: number;
   endMs: number;
@@ -29,10 +32,11 @@ export function spanOf(params: URLSearchParams): Span {
   return { rangeMs: rangeMs >= RANGE_MIN_MS ? rangeMs : RANGE_DEFAULT_MS, ...(endS > 0 && { endMs: endS * 1000 }) };
 }
 
-/** Returns the times at which a page asks for values. */
+/** Returns the times at which a page asks for values, at most 121. A range that ends now ends at a multiple of the least step. */
 export function stepsOf({ rangeMs, endMs }: Span, nowMs: number): Steps {
-  const { startMs, toMs, stepMs } = pointsOf(rangeMs, endMs ?? nowMs);
-  return { startMs, endMs: toMs, stepMs };
+  const stepMs = Math.max(STEP_MIN_MS, Math.ceil(rangeMs / STEPS / 1000) * 1000);
+  const toMs = endMs ?? Math.floor(nowMs / STEP_MIN_MS) * STEP_MIN_MS;
+  return { startMs: toMs - Math.floor(rangeMs / stepMs) * stepMs, endMs: toMs, stepMs };
 }
 
 export function setSpan({ rangeMs, endMs }: Span): void {
