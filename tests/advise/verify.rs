@@ -127,7 +127,7 @@ fn only_expressions_that_read_dropped_or_changed_series_have_another_result() {
             "requests_total{verb=\"get\"} > 0",
             WITHOUT_VERB,
             "changed",
-            "is nothing",
+            "with the rules nothing",
         ),
         // Two pods of a job have the same verb.
         (

@@ -217,11 +217,13 @@ impl Verifier {
         let mut owners: HashMap<Labels, &Labels> = HashMap::new();
         for (labels, samples) in &all {
             let relabeled = self.relabeled(labels)?;
-            stores.add(labels, relabeled.as_ref(), samples)?;
-            let other = relabeled.and_then(|relabeled| owners.insert(relabeled, labels));
+            let other = relabeled
+                .as_ref()
+                .and_then(|relabeled| owners.insert(relabeled.clone(), labels));
             if let Some(other) = other {
                 return Ok(Some(format!("the rules make {other} and {labels} equal")));
             }
+            stores.add(labels, relabeled.as_ref(), samples)?;
         }
         self.evaluator
             .difference(&stores, text, self.source.time_ms)
