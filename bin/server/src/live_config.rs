@@ -119,7 +119,8 @@ impl LiveConfig {
         let checked = read.and_then(|config| {
             let changed = config.keys_that_differ(&self.current());
             if let Some(key) = changed.iter().find(|key| config::needs_restart(key)) {
-                bail!("{key}: a change takes effect with a restart only");
+                let path = config.first_difference(&self.current(), key);
+                bail!("{path}: a change takes effect with a restart only");
             }
             apply(&config)?;
             Ok((config, changed))

@@ -292,6 +292,24 @@ impl Config {
             .collect()
     }
 
+    /// Returns the path of the first value in which two configurations differ below a key of
+    /// [`Self::keys_that_differ`]: `storage.tsdb.out_of_order_time_window` for `storage.tsdb`.
+    pub fn first_difference(&self, other: &Self, key: &str) -> String {
+        let new = self.values();
+        let old = other.values();
+        let mut path = key.to_owned();
+        let mut pair = (new.get(key), old.get(key));
+        while let (Some(Value::Object(new)), Some(Value::Object(old))) = pair {
+            let mut names = new.keys().chain(old.keys());
+            let Some(name) = names.find(|name| new.get(*name) != old.get(*name)) else {
+                break;
+            };
+            path = format!("{path}.{name}");
+            pair = (new.get(name), old.get(name));
+        }
+        path
+    }
+
     /// Returns the values of the keys, down to two levels, and retention, which a reload changes.
     fn values(&self) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
@@ -438,6 +456,18 @@ mod tests {
             ["ingest.relabel_files"]
         );
         assert!(load("a").keys_that_differ(&load("a")).is_empty());
+    }
+
+    #[test]
+    fn a_difference_is_named_down_to_its_value() {
+        let new = Config::parse("storage: {tsdb: {in_order_max_age: 1h30m}}").unwrap();
+        let old = Config::default();
+        assert_eq!(new.keys_that_differ(&old), ["storage.tsdb"]);
+        assert_eq!(
+            new.first_difference(&old, "storage.tsdb"),
+            "storage.tsdb.in_order_max_age"
+        );
+        assert_eq!(old.first_difference(&old, "rule_files"), "rule_files");
     }
 
     #[test]
