@@ -467,6 +467,49 @@ fn advise_usage(args: &[&str]) -> String {
 }
 
 /// The example of the query page turned "everything is unused" into "everything is used".
+/// A script with `varve query` did not protect its metrics, and saw no warning.
+#[test]
+fn queries_of_varve_query_are_uses_and_their_warnings_are_printed() {
+    let server = Server::start(&[]);
+    let url = server.http().url("");
+    let metrics = ["read_by_script", "read_by_advice"].map(|name| {
+        let samples = [(T0_MS, 1.0), (T0_MS + STEP_MS, 2.0)];
+        series(&[("__name__", name), ("job", "j")], &samples)
+    });
+    server
+        .http()
+        .write(&WriteRequest::new(metrics))
+        .expect_status(204);
+    let time = ((T0_MS + STEP_MS) / 1000).to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["query", "instant", "--time", &time, &url])
+        .arg("rate(read_by_script[2m])")
+        .output()
+        .expect("run varve");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.starts_with("query info: ") && errors.contains("might not be a counter"),
+        "{errors}"
+    );
+    let relabel = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(relabel.path(), "- {action: labeldrop, regex: x}").unwrap();
+    let rules = tempfile::NamedTempFile::with_suffix(".yml").unwrap();
+    let text = "groups: [{name: g, rules: [{record: 'r:x', expr: read_by_advice}]}]";
+    std::fs::write(rules.path(), text).unwrap();
+    let sources = ["--rules".to_owned(), rules.path().display().to_string()];
+    assert!(
+        verify::verify(&server, relabel.path(), &sources)
+            .status
+            .success()
+    );
+    let record = server.http().get("/api/v1/status/usage").data().to_string();
+    assert!(
+        record.contains("read_by_script") && record.contains("varve-query"),
+        "{record}"
+    );
+    assert!(!record.contains("read_by_advice"), "{record}");
+}
+
 #[test]
 fn a_query_that_explores_does_not_end_the_advice() {
     const EXPLORING: &str = "count by (job) ({__name__!=\"\"})";

@@ -12,6 +12,8 @@ use super::output::OutputArgs;
 
 /// The server of commands that are given none.
 pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";
+/// The user agent of `varve query`.
+const QUERY_AGENT: &str = "varve-query";
 /// Timeout of a request. A query of all data can take minutes.
 const TIMEOUT: Duration = Duration::from_secs(1200);
 /// Maximum size of a response.
@@ -77,26 +79,43 @@ impl ServerArgs {
         self.server.as_ref().or(self.url.as_ref())
     }
 
-    /// Creates a client of the server.
+    /// Returns the server, or the default one.
+    ///
+    /// # Errors
+    /// Never: the default is a URL.
+    pub(crate) fn url(&self) -> Result<Url> {
+        let url = self.given().cloned();
+        url.map_or_else(|| Url::parse(DEFAULT), Ok)
+            .map_err(anyhow::Error::msg)
+    }
+
+    /// Creates a client of the server. Its queries do not count as uses of what they read.
     ///
     /// # Errors
     /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self) -> Result<Client> {
-        let url = self
-            .given()
-            .cloned()
-            .map_or_else(|| Url::parse(DEFAULT), Ok)
-            .map_err(anyhow::Error::msg)?;
-        self.access.client(&url)
+        self.access.client(&self.url()?)
+    }
+
+    /// Creates a client of the server for queries of a user, which count as uses.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn query_client(&self) -> Result<Client> {
+        self.access.client_as(&self.url()?, QUERY_AGENT)
     }
 }
 
 impl AccessArgs {
-    /// Creates a client of a server.
+    /// Creates a client of a server. Its queries do not count as uses of what they read.
     ///
     /// # Errors
     /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self, url: &Url) -> Result<Client> {
+        self.client_as(url, TOOLS_AGENT)
+    }
+
+    fn client_as(&self, url: &Url, user_agent: &'static str) -> Result<Client> {
         let Self {
             http_config_file,
             token_file,
@@ -110,7 +129,7 @@ impl AccessArgs {
         headers
             .iter()
             .try_for_each(|(name, value)| access.add_header(name, value))?;
-        self.connect(url, access)
+        self.connect(url, access, user_agent)
     }
 
     /// Creates a client of another server, with these TLS settings and the bearer token of a file,
@@ -119,14 +138,14 @@ impl AccessArgs {
     /// # Errors
     /// If a file cannot be read or is invalid.
     pub(crate) fn client_of(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
-        self.connect(url, Access::with_token_file(token_file)?)
+        self.connect(url, Access::with_token_file(token_file)?, TOOLS_AGENT)
     }
 
-    fn connect(&self, url: &Url, access: Access) -> Result<Client> {
+    fn connect(&self, url: &Url, access: Access, user_agent: &'static str) -> Result<Client> {
         let options = ClientOptions {
             timeout: TIMEOUT,
             response_size_max: RESPONSE_SIZE_MAX,
-            user_agent: TOOLS_AGENT,
+            user_agent,
         };
         Client::new(
             url,

@@ -35,8 +35,8 @@ const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 /// If an input cannot be read or the rules cannot be written.
 pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     ensure!(
-        args.server.given().is_some() == args.scrape.is_empty(),
-        "no inventory: give either a server or --scrape"
+        args.server.given().is_none() || args.scrape.is_empty(),
+        "two inventories: give either a server or --scrape"
     );
     let mut inputs = Inputs::default();
     inputs.read(args)?;
@@ -95,9 +95,10 @@ impl Inputs {
             let file = files::read_file(path)?;
             self.read_record(&file.name, &file.text, args.usage_since);
         }
-        let Some(url) = args.server.given() else {
+        if !args.scrape.is_empty() {
             return Ok(());
-        };
+        }
+        let url = args.server.url()?;
         let mut client = args.server.client()?;
         // Only Varve has this endpoint.
         let rules = client
@@ -218,7 +219,7 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
         labels: args.write_labels,
     };
     let keep = keep(args)?;
-    if args.server.given().is_some() {
+    if args.scrape.is_empty() {
         let mut server = Server::new(args.server.client()?, interval_of_all, intervals);
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, server.bytes_per_sample());
         Ok((

@@ -91,6 +91,7 @@ fn range(args: &RangeArgs) -> Result<()> {
 fn series(args: &SeriesArgs) -> Result<()> {
     let data = Server::new(&args.view.server)?
         .post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    data.print_annotations();
     let found: Vec<Labels> = data.read()?;
     print_list(&found, print::label_set, args.view.output.output)
 }
@@ -100,9 +101,7 @@ fn labels(args: &LabelsArgs) -> Result<()> {
     let params = args.selection.params(&args.selectors)?;
     // This endpoint has no POST.
     let data = Server::new(&args.view.server)?.get(&path, &params)?;
-    for warning in &data.warnings {
-        eprintln!("query warning: {warning}");
-    }
+    data.print_annotations();
     let found: Vec<String> = data.read()?;
     print_list(&found, String::clone, args.view.output.output)
 }
@@ -137,6 +136,7 @@ fn print_list<T: Serialize>(
 }
 
 fn print_value(data: &Data, format: Output) -> Result<()> {
+    data.print_annotations();
     let value: Value = data.read()?;
     match format {
         Output::Table => println!("{}", print::promql(&value)),

@@ -11,11 +11,12 @@ use varve_client::Response;
 /// Label names and values, sorted by name.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// The data and warnings of a response.
+/// The data, warnings and infos of a response.
 #[derive(Debug)]
 pub(super) struct Data {
     data: Json,
-    pub(super) warnings: Vec<String>,
+    warnings: Vec<String>,
+    infos: Vec<String>,
 }
 
 /// The result of a query.
@@ -99,6 +100,8 @@ struct Envelope {
     error: String,
     #[serde(default)]
     warnings: Vec<String>,
+    #[serde(default)]
+    infos: Vec<String>,
 }
 
 impl Data {
@@ -124,9 +127,21 @@ impl Data {
             "success" if response.is_success() => Ok(Self {
                 data: envelope.data,
                 warnings: envelope.warnings,
+                infos: envelope.infos,
             }),
             "error" => bail!("{}: {}", envelope.error_type, envelope.error),
             _ => bail!("bad_response: inconsistent body for response code"),
+        }
+    }
+
+    /// Prints the warnings and infos to standard error. promtool prints warnings of label values
+    /// only.
+    pub(super) fn print_annotations(&self) {
+        for warning in &self.warnings {
+            eprintln!("query warning: {warning}");
+        }
+        for info in &self.infos {
+            eprintln!("query info: {info}");
         }
     }
 
@@ -211,6 +226,7 @@ mod tests {
             Data {
                 data: serde_json::from_str(data).unwrap(),
                 warnings: Vec::new(),
+                infos: Vec::new(),
             }
             .read::<Value>()
         };

@@ -11,7 +11,9 @@ pub(super) struct Server(Client);
 
 impl Server {
     pub(super) fn new(args: &ServerArgs) -> Result<Self> {
-        args.client().context("error creating API client").map(Self)
+        args.query_client()
+            .context("error creating API client")
+            .map(Self)
     }
 
     /// Sends a POST request, as queries may be long, or a GET request if the server does not allow

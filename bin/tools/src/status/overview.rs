@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use varve_advise::usage::TOOLS_AGENT;
 use varve_client::Client;
 use varve_system::quantity::{print_duration, print_rounded_size};
 
@@ -110,14 +111,11 @@ fn rejected(data: &Value, _now_ms: i64) -> String {
     if reasons.is_empty() {
         return "nothing since the start".to_owned();
     }
-    let samples: f64 = reasons
-        .iter()
-        .map(|reason| number(&reason["samples"]))
-        .sum();
     let names = reasons.iter().map(|reason| text(&reason["reason"]));
     format!(
-        "{} samples since the start: {}",
-        short(samples),
+        "{} samples of {} requests since the start: {}",
+        short(total(reasons, "samples")),
+        short(total(reasons, "requests")),
         named(names)
     )
 }
@@ -163,7 +161,11 @@ impl Sizes<'_> {
 }
 
 fn queries(data: &Value, _now_ms: i64) -> String {
-    let active = list(data);
+    // The request for this list is in the list.
+    let active: Vec<_> = list(data)
+        .iter()
+        .filter(|query| !text(&query["userAgent"]).starts_with(TOOLS_AGENT))
+        .collect();
     let ages = active.iter().map(|query| number(&query["ageSeconds"]));
     match ages.reduce(f64::max) {
         None => "none".to_owned(),
@@ -227,6 +229,11 @@ fn notifications(data: &Value, _now_ms: i64) -> String {
         return "none".to_owned();
     }
     named(all.iter().map(|notification| text(&notification["text"])))
+}
+
+/// Returns the sum of the numbers of a key.
+fn total(objects: &[Value], key: &str) -> f64 {
+    objects.iter().map(|object| number(&object[key])).sum()
 }
 
 /// Returns the first [`NAMED_MAX`] names, and the number of the others.
