@@ -17,7 +17,7 @@ use crate::harness::missing;
 const PACKS: [&str; 2] = ["docs/mixin/cluster", "docs/mixin/training"];
 /// Dashboard and title of panels that are empty while nothing is wrong. The others have data of any
 /// job, team and node at any time.
-const WHEN_SOMETHING_IS_WRONG: [[&str; 2]; 18] = [
+const WHEN_SOMETHING_IS_WRONG: [[&str; 2]; 19] = [
     ["training-fabric", "Firing alerts of links"],
     ["training-fabric", "Link flaps"],
     ["training-fabric", "Links at a lower rate"],
@@ -27,6 +27,7 @@ const WHEN_SOMETHING_IS_WRONG: [[&str; 2]; 18] = [
     ["training-node", "Evidence of 30 days"],
     ["training-node", "Firing alerts"],
     ["training-node", "Nodes that fail again and again"],
+    ["training-node", "Parts that failed in 30 days"],
     ["training-scheduler", "Containers that wait for an image"],
     ["training-scheduler", "Firing alerts"],
     ["training-scheduler", "Jobs with pods that wait"],
