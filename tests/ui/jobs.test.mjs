@@ -14,7 +14,10 @@ const LLAMA = "research/llama";
 const NODES = 17;
 const ROWS = 64;
 const SLOW = { node: nodeName(5), gpu: "3" };
-const SLOW_WATTS = 300;
+/** Its mean is not the lowest. */
+const SLOW_WATTS = 480;
+/** Of a GPU before the job had it. */
+const IDLE_WATTS = 90;
 /** Ages at which the slow GPU is slow, in seconds. */
 const SLOW_FROM_S = 10 * MINUTE_S;
 /** An earlier attempt, and the start of this one. */
@@ -64,7 +67,7 @@ function writeLlama(data) {
   addJob(LLAMA, "research", { pods, gpus, nodes: NODES, start: nowS - FIRST_START_S }, FIRST_START_S, FIRST_END_S);
   addJob(LLAMA, "research", { pods, gpus, nodes: NODES, start: nowS - START_S, restarts: 9, power_watts: 77_770, utilization: 0.93, tensor_active: 0.47, "infiniband_bytes:rate2m": 3 * 2 ** 30 }, START_S);
   const isSlow = (i, age) => i === 5 * 8 + 3 && age <= SLOW_FROM_S;
-  addGpus(data, LLAMA, "research", NODES, "DCGM_FI_DEV_POWER_USAGE", (i, age) => (isSlow(i, age) ? SLOW_WATTS : 500 + i), { fromS: START_S });
+  addGpus(data, LLAMA, "research", NODES, "DCGM_FI_DEV_POWER_USAGE", (i, age) => (age > START_S ? IDLE_WATTS : isSlow(i, age) ? SLOW_WATTS : 500 + i), { fromS: START_S });
   for (const signal of ["power", "sm_clock"]) add("training:rank:straggler", { job_id: LLAMA, ...SLOW, signal }, signal === "power" ? 0.55 : 0.71, SLOW_FROM_S, 0);
   add("training:rank:straggler", { job_id: LLAMA, node: nodeName(7), device: "mlx5_2", signal: "infiniband_bytes" }, 0.4, 25 * MINUTE_S, 20 * MINUTE_S);
   const pod = (name, i, fromS, toS) => add("training:pod:info", { job_id: LLAMA, team: "research", namespace: "research", pod: name, node: nodeName(i) }, 1, fromS, toS);

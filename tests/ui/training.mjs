@@ -33,13 +33,13 @@ export function recorder(nowMs = Date.now()) {
 /** Name of a node. */
 export const nodeName = (i) => `gpu-node-${String(i).padStart(3, "0")}`;
 
-/** Adds the GPUs of a job on nodes, eight each, with the value of a DCGM field. */
+/** Adds the GPUs of a job on nodes, eight each, with the value of a DCGM field, which they have before the job, too. */
 export function addGpus({ add }, job, team, nNodes, metric, value, { firstNode = 0, fromS, toS } = {}) {
   for (let i = 0; i < nNodes; i++) {
     for (let gpu = 0; gpu < 8; gpu++) {
       const [node, number] = [nodeName(firstNode + i), String(gpu)];
       add("training:gpu:info", { job_id: job, team, node, gpu: number }, 1, fromS, toS);
-      add(metric, { Hostname: node, gpu: number, UUID: `GPU-${node}-${gpu}`, modelName: "NVIDIA H100 80GB HBM3", namespace: job.split("/")[0], pod: `pod-${i}` }, (age) => value(i * 8 + gpu, age), fromS, toS);
+      add(metric, { Hostname: node, gpu: number, UUID: `GPU-${node}-${gpu}`, modelName: "NVIDIA H100 80GB HBM3", namespace: job.split("/")[0], pod: `pod-${i}` }, (age) => value(i * 8 + gpu, age), undefined, toS);
     }
   }
 }

@@ -15,8 +15,8 @@ import type { Steps } from "./range";
 const ROW_PX = 18;
 /** What the plot has above and below its rows: its padding and its time axis. */
 const FRAME_PX = 48;
-/** The axis of the rows is empty: their names stand beside the plot. */
-const AXIS_PX = 8;
+/** The axis of the rows is empty, as their names stand beside the plot, but a date below its end needs room. */
+const AXIS_PX = 32;
 const HEATS = Array.from({ length: 10 }, (_, i) => `--heat-${i}`);
 /** Height of the mark of a slow GPU, as a share of its row. */
 const MARK = 0.3;

@@ -3,7 +3,7 @@
 import { request } from "../../api/client";
 import type { MatrixElement, QueryData, VectorElement } from "../../api/types";
 import { stepOf, toNumber } from "../../chart/grid";
-import { percent, short } from "../../parts/format";
+import { group, percent } from "../../parts/format";
 import { metricSelector, quote } from "../../parts/labels";
 import type { Steps } from "./range";
 import { vector } from "./records";
@@ -32,7 +32,7 @@ export interface Signal {
   format: (value: number) => string;
 }
 
-const unit = (name: string) => (value: number) => `${short(value, 3)} ${name}`;
+const unit = (name: string) => (value: number) => `${group(Math.round(value))} ${name}`;
 
 export const SIGNALS: readonly Signal[] = [
   { id: "power", title: "Power", metric: "DCGM_FI_DEV_POWER_USAGE", worst: "low", format: unit("W") },

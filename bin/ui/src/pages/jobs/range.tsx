@@ -48,11 +48,16 @@ export function RangeControl({ span }: { span: Span }) {
   const [isOpen, setIsOpen] = useState(false);
   const { rangeMs, endMs } = span;
   const range = printDuration(rangeMs);
+  const shift = (direction: 1 | -1) => {
+    const shiftedMs = (endMs ?? Date.now()) + (direction * rangeMs) / 2;
+    setSpan(shiftedMs < Date.now() ? { rangeMs, endMs: shiftedMs } : { rangeMs });
+  };
   return (
     <div class="joined" role="group" aria-label="Time range">
-      <button type="button" aria-label="Earlier" onClick={() => setSpan({ rangeMs, endMs: (endMs ?? Date.now()) - rangeMs / 2 })}>‹</button>
+      <button type="button" aria-label="Earlier" onClick={() => shift(-1)}>‹</button>
       <button type="button" class="opener" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>{endMs === undefined ? `Last ${range}` : `${range} until ${dateTime(endMs)}`} ▾</button>
       {endMs !== undefined && <button type="button" aria-label="Back to now" title="Back to now" onClick={() => setSpan({ rangeMs })}>×</button>}
+      <button type="button" aria-label="Later" disabled={endMs === undefined} onClick={() => shift(1)}>›</button>
       {isOpen && <TimeRange rangeMs={rangeMs} endMs={endMs} onChange={setSpan} onClose={() => setIsOpen(false)} />}
     </div>
   );
