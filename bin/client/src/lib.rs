@@ -166,7 +166,9 @@ impl Client {
 
     /// Returns the `data` of a response.
     fn data(&self, path: &str, response: &Response) -> Result<Value> {
-        let shown = &path[..path.floor_char_boundary(SHOWN_SIZE_MAX)];
+        // Without parameters: an encoded query is unreadable.
+        let shown = path.split('?').next().unwrap_or(path);
+        let shown = &shown[..shown.floor_char_boundary(SHOWN_SIZE_MAX)];
         ensure!(
             response.is_success(),
             "{} returned {} for {shown}: {}",

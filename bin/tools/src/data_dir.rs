@@ -10,6 +10,8 @@ use varve_prometheus::block::BlockReader;
 use varve_prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::inspect;
 
+use crate::server_args::path_not_a_server;
+
 /// Maximum number of data directories that an error names.
 const NAMED_MAX: usize = 3;
 
@@ -33,6 +35,15 @@ enum Contents {
     Other,
 }
 
+/// Returns what to say of a directory that is a URL.
+fn not_a_directory(dir: &Path) -> &'static str {
+    if path_not_a_server(dir.to_owned()).is_err() {
+        "; this command reads a directory, not a server"
+    } else {
+        ""
+    }
+}
+
 /// Returns the owner of a data directory. A directory with data of both is Varve's: see
 /// [`ensure_not_foreign`].
 ///
@@ -40,7 +51,10 @@ enum Contents {
 /// If the directory does not exist or has neither format. The error says what it is.
 pub(super) fn owner(dir: &Path) -> Result<Owner> {
     let what = match contents(dir)? {
-        None => bail!("data directory {dir:?} does not exist"),
+        None => bail!(
+            "data directory {dir:?} does not exist{}",
+            not_a_directory(dir)
+        ),
         Some(Contents::Data(owner)) => {
             if owner == Owner::Varve && is_prometheus_directory(&RealFs, dir) {
                 eprintln!(

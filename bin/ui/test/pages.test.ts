@@ -18,7 +18,6 @@ import { exprOf as graphOf } from "../src/pages/metric_graphs";
 import { kindOf, metadataOf } from "../src/pages/metric_kind";
 import { newSeriesOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
-import { withDurations } from "../src/query/explain_view";
 import { check } from "./check";
 
 check("a query that suits the type", queryFor, [
@@ -43,10 +42,6 @@ check("a pair narrows a selector", withPair, [
   [['{job="x"}', "a=b"], '{job="x", a="b"}'],
   [["up", "a=b"], 'up{a="b"}'],
   [['{job="x"}', "__name__=up"], "up"],
-]);
-check("durations of a plan are written as PromQL does", withDurations, [
-  [["rate(a[300000ms] offset 90000ms)"], "rate(a[5m] offset 1m30s)"],
-  [['a{x="\\"300000ms"}'], 'a{x="\\"300000ms"}'],
 ]);
 check("counts are compared", compare, [
   [[[{ name: "a", value: 3 }]], [{ name: "a", value: 3, change: undefined }]],

@@ -6,6 +6,7 @@ use varve_model::MatchOp;
 use varve_model::labels::{METRIC_NAME, is_legacy_name};
 use varve_promql::ast::{RangeExtension, UnaryOp};
 use varve_promql::decimal::Plain;
+use varve_promql::duration::print_duration;
 
 use super::tree::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
 
@@ -17,12 +18,10 @@ pub(crate) fn describe(plan: &Plan) -> String {
         PlanKind::Selector(selector) => describe_selector(selector, None),
         PlanKind::Range(range) => describe_selector(&range.selector, Some(range.range_ms)),
         PlanKind::Subquery(subquery) => {
-            let step = subquery
-                .step_ms
-                .map_or_else(String::new, |step_ms| format!("{step_ms}ms"));
+            let step = subquery.step_ms.map_or_else(String::new, print_duration);
             format!(
-                "subquery [{}ms:{step}]{}",
-                subquery.range_ms,
+                "subquery [{}:{step}]{}",
+                print_duration(subquery.range_ms),
                 describe_shift(subquery.shift)
             )
         }
@@ -51,7 +50,7 @@ fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
         text.push_str(&format!("{{{}}}", others.join(", ")));
     }
     // Writing to a string cannot fail.
-    let _infallible = range_ms.map(|range_ms| write!(text, "[{range_ms}ms]"));
+    let _infallible = range_ms.map(|range_ms| write!(text, "[{}]", print_duration(range_ms)));
     text.push_str(match selector.extension {
         None => "",
         Some(RangeExtension::Anchored) => " anchored",
@@ -73,7 +72,7 @@ fn describe_shift(shift: Shift) -> String {
     let offset = if shift.offset_ms == 0 {
         String::new()
     } else {
-        format!(" offset {}ms", shift.offset_ms)
+        format!(" offset {}", print_duration(shift.offset_ms))
     };
     at + &offset
 }

@@ -2,7 +2,6 @@
 
 import type { Explained, Operator } from "../api/types";
 import { bytes, count, percent, seconds } from "../parts/format";
-import { printDuration } from "../parts/time";
 import { Bar, TableFrame } from "../parts/table";
 
 interface Node extends Operator {
@@ -32,7 +31,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
           {nodes.map((node, i) => (
             <tr key={i} class={node.ownSeconds === hottest && hottest > 0 ? "hot" : ""}>
               <td class="wraps">
-                <div style={{ marginLeft: `calc(${node.depth} * var(--indent))` }}><span class="hidden">Level {node.depth + 1}: </span><code>{withDurations(node.operator)}</code></div>
+                <div style={{ marginLeft: `calc(${node.depth} * var(--indent))` }}><span class="hidden">Level {node.depth + 1}: </span><code>{node.operator}</code></div>
               </td>
               <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
               <td class="number minor">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
@@ -46,11 +45,6 @@ export function ExplainView({ explained }: { explained: Explained }) {
       </table>
     </TableFrame>
   );
-}
-
-/** Writes milliseconds outside of strings as PromQL does: `[5m]` for `[300000ms]`. */
-export function withDurations(operator: string): string {
-  return operator.replace(/"(?:[^"\\]|\\.)*"|\b(\d+)ms\b/g, (text, ms?: string) => (ms === undefined ? text : printDuration(Number(ms))));
 }
 
 /** Returns the time without that of the operands. Operands may run at the same time, so the result is at least 0. */
