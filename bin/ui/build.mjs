@@ -1,5 +1,5 @@
 // Builds src/ into dist/: bundles for the shell with the overview, the query page and the chart, for what these do not need
-// (src/extras.ts), and for the editor; one style sheet, the page, and files.rs, the table of files that the server embeds.
+// (src/extras.ts), for the pages of jobs, and for the editor; one style sheet, the page, and files.rs, the table of files that the server embeds.
 // The output depends on nothing but the sources and the lockfile.
 //   node build.mjs          writes dist/
 //   node build.mjs --sizes  also checks the compressed sizes
@@ -11,7 +11,7 @@ import { gzipSync } from "node:zlib";
 const ASSETS = "dist/assets";
 /** Limits of the sizes after gzip, in bytes. */
 const SHELL_SIZE_MAX = 90 * 1024;
-const ALL_SIZE_MAX = 264 * 1024;
+const ALL_SIZE_MAX = 276 * 1024;
 const MEDIA_TYPES = { js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", html: "text/html; charset=utf-8" };
 
 await rm("dist", { recursive: true, force: true });
