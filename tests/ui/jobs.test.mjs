@@ -293,6 +293,12 @@ describe("jobs", { skip: missing() }, () => {
     const { page, problems, close } = await openPage(browser, `${server.url}/overview`);
     await page.getByRole("link", { name: "Jobs", exact: true }).click();
     await page.getByRole("heading", { name: "Jobs", exact: true }).waitFor();
+    // It fits, or becomes a menu.
+    for (const width of [1255, 1300, 1341]) {
+      await page.setViewportSize({ width, height: 900 });
+      const room = await page.evaluate(() => document.querySelector(".head-end").getBoundingClientRect().left - [...document.querySelectorAll("#nav a")].at(-1).getBoundingClientRect().right);
+      ok(room >= 0 || (await page.locator(".head .menu").isVisible()), `${width} px: ${room}`);
+    }
     deepStrictEqual(problems, []);
     await close();
   });

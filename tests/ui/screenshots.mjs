@@ -5,6 +5,7 @@
 import { mkdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { missing, openPage, settle, startBrowser, startServer, writeFleet } from "./harness.mjs";
+import { CLUSTER, addCluster, nodeName, recorder, send } from "./training.mjs";
 
 const [dir] = process.argv.slice(2);
 const README = join(import.meta.dirname, "../../docs/images");
@@ -39,6 +40,9 @@ const PAGES = {
   "alerts-severity": "alerts?by=severity",
   rules: "rules",
   targets: "targets",
+  jobs: "jobs",
+  job: `jobs?job=${encodeURIComponent(CLUSTER.job)}`,
+  nodes: "jobs?view=nodes",
   running: "running",
   teams: "teams",
   senders: "senders",
@@ -78,6 +82,7 @@ async function main() {
   }
   await server.post("/api/v1/import/prometheus", 'm{a="1",a="2"} 1\n', "text/plain");
   await server.post("/api/v1/import/prometheus", scrapes(), "text/plain");
+  await send(server, jobs());
   const browser = await startBrowser();
   if (dir) await all(browser, server.url);
   else await readme(browser, server.url);
@@ -94,6 +99,17 @@ function scrapes() {
     }),
   );
   return lines.join("");
+}
+
+/** Training jobs, one of 24 nodes, and two nodes that fail again and again. */
+function jobs() {
+  const data = recorder();
+  addCluster(data, { jobs: 60, nodes: 24 });
+  for (const [i, score, incidents, minutes] of [[13, 17.5, 15, 150], [3, 2, 2, 0]]) {
+    const parts = { lemon_score: score, incidents, straggler_minutes: minutes };
+    for (const [name, value] of Object.entries(parts)) data.add(`training:node:${name}:30d`, { node: nodeName(i) }, value, 600, 600);
+  }
+  return data;
 }
 
 async function take(browser, url, path, options, fullPage) {

@@ -15,8 +15,10 @@ import type { Steps } from "./range";
 const ROW_PX = 18;
 /** What the plot has above and below its rows: its padding and its time axis. */
 const FRAME_PX = 48;
-/** The axis of the rows is empty, as their names stand beside the plot, but a date below its end needs room. */
-const AXIS_PX = 32;
+/** The axis of the rows is empty, as their names stand beside the plot, but a date below its end needs room. Narrow screens have
+ * no room. */
+const [AXIS_PX, AXIS_NARROW_PX] = [32, 8];
+const NARROW_PX = 700;
 const HEATS = Array.from({ length: 10 }, (_, i) => `--heat-${i}`);
 /** Height of the mark of a slow GPU, as a share of its row. */
 const MARK = 0.3;
@@ -44,7 +46,7 @@ export function GpuHeat({ signal, gpus, heat, steps, onZoom }: Props) {
   const data = useMemo<uPlot.AlignedData>(() => [heat.times, heat.times.map(() => null)], [heat]);
   const series = useMemo<uPlot.Series[]>(() => [{ paths: () => null, points: { show: false } }], []);
   const scales = useMemo<uPlot.Scales>(() => ({ x: { time: false, range: xRange }, y: { range: [0, n] } }), [n]);
-  const yAxis = useMemo<Partial<uPlot.Axis>>(() => ({ size: AXIS_PX, values: (_, splits) => splits.map(() => ""), grid: { show: false } }), []);
+  const yAxis = useMemo<Partial<uPlot.Axis>>(() => ({ size: innerWidth <= NARROW_PX ? AXIS_NARROW_PX : AXIS_PX, values: (_, splits) => splits.map(() => ""), grid: { show: false } }), []);
   const colors = colorBounds(signal, heat);
   const point = (plot: uPlot, index: number | undefined) => {
     const [left = -1, top = -1] = [plot.cursor.left, plot.cursor.top];
