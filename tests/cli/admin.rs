@@ -48,6 +48,10 @@ fn an_operator_needs_no_curl() {
     // Samples before the range stay.
     printed(&["admin", "delete", "--match=gone", "--start=now", &url]);
     assert_eq!(count(&server, "count(gone)"), "1");
+    assert_eq!(
+        printed(&["admin", "delete", "--match=misspelled", &url]),
+        "no series matches: nothing is deleted\n"
+    );
     printed(&["admin", "delete", "--match=gone", "--start=-1h", &url]);
     assert_eq!(count(&server, "count(gone)"), "none");
     assert_eq!(count(&server, "count(kept)"), "1");

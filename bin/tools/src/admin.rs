@@ -85,20 +85,7 @@ pub struct AdminImportArgs {
 pub fn run(command: &AdminCommand) -> Result<()> {
     match command {
         AdminCommand::Snapshot(args) => snapshot(args),
-        AdminCommand::Delete(args) => {
-            let mut form = Form::default();
-            for selector in &args.selectors {
-                form.add("match[]", selector);
-            }
-            for (name, time_ms) in [("start", args.start), ("end", args.end)] {
-                if let Some(time_ms) = time_ms {
-                    form.add(name, &(time_ms as f64 / 1000.0).to_string());
-                }
-            }
-            post(&args.server, "/api/v1/admin/tsdb/delete_series", &form)?;
-            println!("deleted; varve admin clean-tombstones frees the space");
-            Ok(())
-        }
+        AdminCommand::Delete(args) => delete(args),
         AdminCommand::CleanTombstones(server) => {
             post(
                 server,
@@ -129,6 +116,27 @@ pub fn run(command: &AdminCommand) -> Result<()> {
             Ok(())
         }
     }
+}
+
+fn delete(args: &DeleteArgs) -> Result<()> {
+    let mut form = Form::default();
+    for selector in &args.selectors {
+        form.add("match[]", selector);
+    }
+    for (name, time_ms) in [("start", args.start), ("end", args.end)] {
+        if let Some(time_ms) = time_ms {
+            form.add(name, &(time_ms as f64 / 1000.0).to_string());
+        }
+    }
+    let one = format!("{}&limit=1", form.0);
+    let found = args.server.client()?.post_data("/api/v1/series", &one)?;
+    post(&args.server, "/api/v1/admin/tsdb/delete_series", &form)?;
+    if found.as_array().is_some_and(Vec::is_empty) {
+        println!("no series matches: nothing is deleted");
+    } else {
+        println!("deleted; varve admin clean-tombstones frees the space");
+    }
+    Ok(())
 }
 
 fn snapshot(args: &SnapshotArgs) -> Result<()> {
