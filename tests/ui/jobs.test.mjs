@@ -319,6 +319,9 @@ describe("jobs", { skip: missing() }, () => {
   }
 });
 
+/** More jobs than the list has. */
+const MANY = 1003;
+
 describe("jobs without all rules", { skip: missing() }, () => {
   let browser;
   before(async () => (browser = await startBrowser()));
@@ -338,6 +341,22 @@ describe("jobs without all rules", { skip: missing() }, () => {
     strictEqual(await page.getByRole("link", { name: "Jobs", exact: true }).first().isVisible(), true, "the page that is open");
     await settle(page);
     deepStrictEqual([...problems, ...(await violations(page))], []);
+    await close();
+    await server.stop();
+  });
+
+  test("a list that lacks jobs says so, and has those with the most GPUs", async () => {
+    const server = await startServer({ flags: ["--self-scrape-interval=0s"] });
+    const data = recorder();
+    for (let i = 0; i < MANY; i++) data.add("training:job:gpus", { job_id: `j/${i}`, state: "wanted" }, i + 1, 60, 60);
+    await send(server, data);
+    const { page, problems, close } = await openPage(browser, `${server.url}/jobs`);
+    await page.getByText("the 1,000 jobs with the most GPUs of 1,003").waitFor();
+    await page.getByRole("link", { name: `j/${MANY - 1}`, exact: true }).waitFor();
+    await page.getByLabel("Search: Jobs").fill("j/2");
+    await page.getByText("110 of the 1,000 jobs").waitFor();
+    strictEqual(await page.getByRole("link", { name: "j/2", exact: true }).count(), 0, "one of the three smallest");
+    deepStrictEqual(problems, []);
     await close();
     await server.stop();
   });
