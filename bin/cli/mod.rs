@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Inspect, verify, repair and recover write-ahead logs of Varve and Prometheus
     #[command(subcommand)]
     Wal(WalCommand),
-    /// Find unused metrics, buckets and labels
+    /// Find unused metrics, buckets and labels, and verify that dropping them changes no result
     #[command(subcommand)]
     Advise(AdviseCommand),
     /// Enable relabel rules of a server
@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Rules(RulesCommand),
     /// Show the state of a server on one screen, or a part of it
     Status(Box<StatusArgs>),
-    /// Administer a server: snapshot, delete, compact, reload
+    /// Administer a server: snapshot, delete, import, confirm retention, compact, reload
     #[command(subcommand)]
     Admin(AdminCommand),
     /// Print shell completions

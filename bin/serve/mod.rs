@@ -297,7 +297,7 @@ fn watch_replay(
     ReplayWatch::start(store, data_dir, started, move || {
         app.notifications.set(Topic::Start, None);
         let loss = replay::loss(&rules_store.db.stats().replayed);
-        app.notifications.set(Topic::Log, loss.as_deref());
+        app.notifications.set(Topic::Wal, loss.as_deref());
         if let Err(error) = rules::start(&app.rules, &rules_store) {
             tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
         }

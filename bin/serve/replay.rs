@@ -84,22 +84,25 @@ impl Drop for ReplayWatch {
     }
 }
 
-/// Returns what a replay could not read of the WAL, and what to do, if there is anything.
+/// Returns what a replay could not read of the WAL, and what to do, if there is anything. It is
+/// [`ReplayStats::is_damaged`] in words.
 pub(super) fn loss(replayed: &ReplayStats) -> Option<String> {
     let parts: Vec<_> = [
-        (replayed.damaged_bytes, "damaged bytes"),
-        (replayed.n_file_gaps, "gaps of missing files"),
-        (replayed.n_unknown_samples, "samples of unknown series"),
+        ("damaged bytes", replayed.damaged_bytes),
+        ("missing frames", replayed.n_missing_frames),
+        ("gaps of missing files", replayed.n_file_gaps),
+        ("damaged checkpoints", replayed.n_damaged_checkpoints),
+        ("samples of unknown series", replayed.n_unknown_samples),
+        ("exemplars of unknown series", replayed.n_unknown_exemplars),
     ]
     .into_iter()
-    .filter(|(n, _)| *n > 0)
-    .map(|(n, what)| format!("{n} {what}"))
+    .filter(|(_, n)| *n > 0)
+    .map(|(what, n)| format!("{what}: {n}"))
     .collect();
-    (!parts.is_empty()).then(|| {
+    replayed.is_damaged().then(|| {
         format!(
-            "Results are incomplete: the last start found {} in the write-ahead log, and their samples are \
-             lost. If the files exist elsewhere, see \"Damage\" in docs/operations.md. This message ends with \
-             the next start.",
+            "Results may be incomplete: the last start found damage in the write-ahead log ({}). A restart \
+             removes this message, not the loss: see \"Damage\" in docs/operations.md.",
             parts.join(", ")
         )
     })

@@ -50,7 +50,7 @@ fn an_operator_needs_no_curl() {
     assert_eq!(count(&server, "count(gone)"), "1");
     assert_eq!(
         printed(&["admin", "delete", "--match=misspelled", &url]),
-        "no series matches: nothing is deleted\n"
+        "no series matched before the deletion\n"
     );
     printed(&["admin", "delete", "--match=gone", "--start=-1h", &url]);
     assert_eq!(count(&server, "count(gone)"), "none");

@@ -23,7 +23,7 @@ fn the_state_of_a_server_fits_on_a_screen() {
         "varve-",
         "up for ",
         "1 active",
-        "1 samples of 1 requests since the start: ",
+        "samples 1, requests 1 since the start: ",
         "memory ",
         "0 firing, 0 pending",
         "1 sender, 0 late, 1 with rejected requests",

@@ -242,7 +242,7 @@ fn a_server_counts_missing_files_once_and_can_refuse_to_start() {
     wait_until("the end of the replay", || {
         server.metric("varve_tsdb_replayed_missing_files") == 2.0
     });
-    let incomplete = "Results are incomplete: the last start found 2 gaps of missing files in the write-ahead log";
+    let incomplete = "Results may be incomplete: the last start found damage in the write-ahead log (gaps of missing files: 2";
     wait_until("the notification", || {
         let all = server.http().get("/api/v1/notifications").data();
         all.to_string().contains(incomplete)

@@ -28,7 +28,7 @@ pub enum Topic {
     /// Samples of damaged blocks are missing.
     Blocks,
     /// The last start found a damaged WAL.
-    Log,
+    Wal,
 }
 
 /// The text of [`Topic::Start`].

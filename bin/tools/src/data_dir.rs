@@ -35,8 +35,8 @@ enum Contents {
     Other,
 }
 
-/// Returns what to say of a directory that is a URL.
-fn not_a_directory(dir: &Path) -> &'static str {
+/// Returns a hint for a directory that is the URL of a server, else nothing.
+fn server_hint(dir: &Path) -> &'static str {
     if path_not_a_server(dir.to_owned()).is_err() {
         "; this command reads a directory, not a server"
     } else {
@@ -51,10 +51,7 @@ fn not_a_directory(dir: &Path) -> &'static str {
 /// If the directory does not exist or has neither format. The error says what it is.
 pub(super) fn owner(dir: &Path) -> Result<Owner> {
     let what = match contents(dir)? {
-        None => bail!(
-            "data directory {dir:?} does not exist{}",
-            not_a_directory(dir)
-        ),
+        None => bail!("data directory {dir:?} does not exist{}", server_hint(dir)),
         Some(Contents::Data(owner)) => {
             if owner == Owner::Varve && is_prometheus_directory(&RealFs, dir) {
                 eprintln!(

@@ -20,13 +20,13 @@ pub enum AdviseCommand {
     Drops(Box<DropsArgs>),
     /// Show which metrics were queried recently and by whom, or which were not
     Usage(Box<UsageArgs>),
-    /// Verify that rules and dashboards have the same results with and without relabel rules
+    /// Verify that relabel rules change no result of rules and dashboards
     Verify(Box<VerifyArgs>),
 }
 
-/// Where the expressions are.
+/// Where the expressions of rules and dashboards are.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct SourceArgs {
+pub(crate) struct ExpressionArgs {
     /// Rule file, PrometheusRule manifest, or directory of them; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: Vec<PathBuf>,
@@ -52,7 +52,7 @@ pub struct DropsArgs {
     pub(crate) server: ServerArgs,
 
     #[command(flatten)]
-    pub(crate) sources: SourceArgs,
+    pub(crate) expressions: ExpressionArgs,
 
     /// File with a scrape of one target of a job, instead of a server; may be repeated
     #[arg(long, value_name = "JOB=FILE", value_parser = parse_scrape)]
@@ -173,13 +173,13 @@ pub struct UsageArgs {
 #[command(after_help = "\
 The series are those that the server has. The relabel rules apply as if each was enforced.
 
-Exit codes: 3 if a result changes, 4 with --strict if an expression could not be verified.")]
+Exit codes: 3 if a result may change, 4 with --strict if an expression could not be verified.")]
 pub struct VerifyArgs {
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 
     #[command(flatten)]
-    pub(crate) sources: SourceArgs,
+    pub(crate) expressions: ExpressionArgs,
 
     /// File with relabel rules, as `advise drops --write` writes it
     #[arg(long, value_name = "FILE")]
@@ -188,6 +188,10 @@ pub struct VerifyArgs {
     /// Evaluation time: RFC 3339, Unix seconds or milliseconds, or -1h [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_time_ms)]
     pub(crate) time: Option<i64>,
+
+    /// The series of this range before the evaluation are looked at
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_positive)]
+    pub(crate) range: Duration,
 
     /// Maximum number of lines per list
     #[arg(long, value_name = "N", default_value = "50")]

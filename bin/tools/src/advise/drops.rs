@@ -20,7 +20,7 @@ use varve_wire::api::advice::BYTES_PER_SAMPLE;
 use super::args::DropsArgs;
 use super::report::Report;
 use super::server::Server;
-use super::{files, scrapes, sources, usage_record};
+use super::{expressions, files, scrapes, usage_record};
 
 /// The exit code if the unused share exceeds `--fail-above`.
 const CODE_UNUSED: u8 = 3;
@@ -85,7 +85,7 @@ struct Inputs {
 
 impl Inputs {
     fn read(&mut self, args: &DropsArgs) -> Result<()> {
-        let notes = sources::read(&args.sources, &args.server.access, &mut self.needs)?;
+        let notes = expressions::read(&args.expressions, &args.server.access, &mut self.needs)?;
         self.notes.extend(notes);
         self.read_records(args)
     }
@@ -98,7 +98,7 @@ impl Inputs {
         if !args.scrape.is_empty() {
             return Ok(());
         }
-        let url = args.server.url()?;
+        let url = args.server.url();
         let mut client = args.server.client()?;
         // Only Varve has this endpoint.
         let rules = client

@@ -6,12 +6,12 @@
 
 mod args;
 mod drops;
+mod expressions;
 mod files;
 mod grafana;
 mod report;
 mod scrapes;
 mod server;
-mod sources;
 mod usage;
 mod usage_record;
 mod verify;

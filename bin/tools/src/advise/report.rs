@@ -220,7 +220,7 @@ fn kept(text: &mut String, kept: &[Kept], lines_max: usize) {
     }
 }
 
-fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
+pub(super) fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
     if !lines.is_empty() {
         let _ = writeln!(text, "\n{title}");
         for line in lines.iter().take(lines_max) {

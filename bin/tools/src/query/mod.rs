@@ -10,7 +10,7 @@ mod args;
 mod buckets;
 mod explain;
 mod print;
-mod response;
+pub(crate) mod response;
 mod server;
 
 use std::process::ExitCode;

@@ -9,11 +9,11 @@ use serde_json::Value as Json;
 use varve_client::Response;
 
 /// Label names and values, sorted by name.
-pub(super) type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
 /// The data, warnings and infos of a response.
 #[derive(Debug)]
-pub(super) struct Data {
+pub(crate) struct Data {
     data: Json,
     warnings: Vec<String>,
     infos: Vec<String>,
@@ -22,7 +22,7 @@ pub(super) struct Data {
 /// The result of a query.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
-pub(super) enum Value {
+pub(crate) enum Value {
     Vector(Vec<Sample>),
     Matrix(Vec<Stream>),
     Scalar(Point),
@@ -31,62 +31,62 @@ pub(super) enum Value {
 
 /// A float or histogram of a series at one time.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Sample {
-    pub(super) metric: Labels,
+pub(crate) struct Sample {
+    pub(crate) metric: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) value: Option<Point>,
+    pub(crate) value: Option<Point>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) histogram: Option<HistogramPoint>,
+    pub(crate) histogram: Option<HistogramPoint>,
 }
 
 /// The samples of a series.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Stream {
-    pub(super) metric: Labels,
+pub(crate) struct Stream {
+    pub(crate) metric: Labels,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) values: Vec<Point>,
+    pub(crate) values: Vec<Point>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) histograms: Vec<HistogramPoint>,
+    pub(crate) histograms: Vec<HistogramPoint>,
 }
 
 /// A time in seconds and a float.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize)]
-pub(super) struct Point(
-    #[serde(serialize_with = "time")] pub(super) f64,
-    #[serde(with = "float")] pub(super) f64,
+pub(crate) struct Point(
+    #[serde(serialize_with = "time")] pub(crate) f64,
+    #[serde(with = "float")] pub(crate) f64,
 );
 
 /// A time in seconds and a string.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Text(
-    #[serde(serialize_with = "time")] pub(super) f64,
-    pub(super) String,
+pub(crate) struct Text(
+    #[serde(serialize_with = "time")] pub(crate) f64,
+    pub(crate) String,
 );
 
 /// A time in seconds and a histogram.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct HistogramPoint(
-    #[serde(serialize_with = "time")] pub(super) f64,
-    pub(super) Histogram,
+pub(crate) struct HistogramPoint(
+    #[serde(serialize_with = "time")] pub(crate) f64,
+    pub(crate) Histogram,
 );
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     #[serde(with = "float")]
-    pub(super) count: f64,
+    pub(crate) count: f64,
     #[serde(with = "float")]
-    pub(super) sum: f64,
+    pub(crate) sum: f64,
     #[serde(default)]
-    pub(super) buckets: Vec<Bucket>,
+    pub(crate) buckets: Vec<Bucket>,
 }
 
 /// The inclusive bounds (0: upper, 1: lower, 2: none, 3: both), the bounds, and the count.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Bucket(
-    pub(super) i32,
-    #[serde(with = "float")] pub(super) f64,
-    #[serde(with = "float")] pub(super) f64,
-    #[serde(with = "float")] pub(super) f64,
+pub(crate) struct Bucket(
+    pub(crate) i32,
+    #[serde(with = "float")] pub(crate) f64,
+    #[serde(with = "float")] pub(crate) f64,
+    #[serde(with = "float")] pub(crate) f64,
 );
 
 #[derive(Deserialize)]
@@ -110,7 +110,7 @@ impl Data {
     /// # Errors
     /// The server's error as `kind: message`, or `bad_response` if it is not a response of
     /// Prometheus' API.
-    pub(super) fn parse(response: &Response) -> Result<Self> {
+    pub(crate) fn parse(response: &Response) -> Result<Self> {
         let envelope: Envelope = match serde_json::from_slice(&response.body) {
             Ok(envelope) => envelope,
             Err(_) if !response.is_success() => {
@@ -136,7 +136,7 @@ impl Data {
 
     /// Prints the warnings and infos to standard error. promtool prints warnings of label values
     /// only.
-    pub(super) fn print_annotations(&self) {
+    pub(crate) fn print_annotations(&self) {
         for warning in &self.warnings {
             eprintln!("query warning: {warning}");
         }
@@ -145,11 +145,16 @@ impl Data {
         }
     }
 
+    /// Returns the warnings.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Returns the data as a type of this module.
     ///
     /// # Errors
     /// If it is of another type.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
         T::deserialize(&self.data).context("query error: bad_response")
     }
 }
@@ -169,11 +174,11 @@ mod float {
     use serde::{Deserialize as _, Deserializer, Serializer, de};
     use varve_promql::decimal::Plain;
 
-    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&Plain(*value))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse()
             .map_err(|_| de::Error::custom(format!("{text:?} is not a number")))

@@ -113,7 +113,7 @@ fn rejected(data: &Value, _now_ms: i64) -> String {
     }
     let names = reasons.iter().map(|reason| text(&reason["reason"]));
     format!(
-        "{} samples of {} requests since the start: {}",
+        "samples {}, requests {} since the start: {}",
         short(total(reasons, "samples")),
         short(total(reasons, "requests")),
         named(names)
@@ -161,7 +161,7 @@ impl Sizes<'_> {
 }
 
 fn queries(data: &Value, _now_ms: i64) -> String {
-    // The request for this list is in the list.
+    // Those of Varve's own tools are left out. The request for this list is one of them.
     let active: Vec<_> = list(data)
         .iter()
         .filter(|query| !text(&query["userAgent"]).starts_with(TOOLS_AGENT))

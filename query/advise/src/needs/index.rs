@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::need::{Consumer, Location, Nameless, Need, NeedExpression, Selector};
+use super::need::{Consumer, Location, Nameless, Need, Selector};
 use super::problem::Problem;
 use super::template::Extracted;
 
 /// All needs.
 #[derive(Debug, Default)]
 pub struct Needs {
-    needs: Vec<Need>,
-    by_name: HashMap<String, Vec<(usize, usize)>>,
+    pub(super) needs: Vec<Need>,
+    pub(super) by_name: HashMap<String, Vec<(usize, usize)>>,
     /// Selectors without a fixed name.
-    open: Vec<(usize, usize)>,
+    pub(super) open: Vec<(usize, usize)>,
     problems: Vec<Problem>,
 }
 
@@ -33,6 +33,7 @@ impl Needs {
             consumer,
             selectors: extracted.selectors,
             exprs: extracted.exprs,
+            has_variables: extracted.has_variables,
         });
     }
 
@@ -74,19 +75,6 @@ impl Needs {
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
-    }
-
-    /// Returns the expressions of rules and dashboards that parse.
-    pub fn expressions(&self) -> impl Iterator<Item = NeedExpression<'_>> {
-        self.needs
-            .iter()
-            .filter(|need| need.consumer != Consumer::Query)
-            .flat_map(|need| {
-                need.exprs.iter().map(|text| NeedExpression {
-                    location: &need.location,
-                    text,
-                })
-            })
     }
 
     /// Returns `true` if there is no expression.
@@ -206,6 +194,7 @@ mod tests {
             consumer,
             selectors: names.iter().map(|name| Selector::of_metric(name)).collect(),
             exprs: Vec::new(),
+            has_variables: false,
         }
     }
 

@@ -11,6 +11,7 @@ mod need;
 mod dashboards;
 mod pieces;
 mod problem;
+mod relabeled;
 mod rules;
 mod template;
 mod usage_record;
@@ -18,7 +19,8 @@ mod variables;
 
 pub use dashboards::Dashboards;
 pub use index::Needs;
+pub use need::Nameless;
 pub(crate) use need::Selector;
-pub use need::{Nameless, NeedExpression};
 pub use problem::Problem;
+pub use relabeled::{Reader, SelectionChange};
 pub use usage_record::is_exploration;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use varve_model::labels::METRIC_NAME;
-use varve_model::{MatchOp, Matcher};
+use varve_model::{Labels, MatchOp, Matcher};
 use varve_query::usage::LabelSet;
 
 /// The location of an expression.
@@ -48,23 +48,8 @@ pub(crate) struct Need {
     pub(crate) selectors: Vec<Selector>,
     /// The expressions of rules and dashboards as they can be evaluated.
     pub(crate) exprs: Vec<String>,
-}
-
-/// An expression of a rule or dashboard. Matchers on variables match all their values.
-#[derive(Debug, Clone, Copy)]
-pub struct NeedExpression<'a> {
-    /// Its location.
-    pub(super) location: &'a Location,
-    /// The expression. It parses with all features.
-    pub text: &'a str,
-}
-
-impl NeedExpression<'_> {
-    /// Returns where it is, in words.
-    #[must_use]
-    pub fn place(&self) -> String {
-        self.location.to_string()
-    }
+    /// Whether the expression contains variables, or viewers can add matchers to it.
+    pub(crate) has_variables: bool,
 }
 
 /// A series selector, and the labels that the expression uses.
@@ -138,6 +123,14 @@ impl Selector {
 
     pub(super) fn matches_name(&self, name: &str) -> bool {
         self.may_match(METRIC_NAME, name)
+    }
+
+    /// Returns `true` if a label set matches.
+    pub(super) fn matches(&self, labels: &Labels) -> bool {
+        self.matchers.iter().all(|matcher| {
+            let value = labels.get(matcher.name()).unwrap_or_default();
+            matcher.matches(value)
+        })
     }
 
     /// Returns `true` if a series with this label value may match.

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use varve_promql::print_matchers;
 use varve_rules::RuleSet;
 use varve_rules::file::{self, RawRule, RuleKind};
 
@@ -73,7 +74,10 @@ impl Needs {
         templates: impl Iterator<Item = &'a String>,
     ) {
         let mut extracted = template::read_plain(expr);
-        extracted.selectors.extend(template_selectors(templates));
+        for selector in template_selectors(templates) {
+            extracted.exprs.push(print_matchers(&selector.matchers));
+            extracted.selectors.push(selector);
+        }
         let consumer = record.map_or(Consumer::Reader, |name| Consumer::Record(name.to_owned()));
         self.add_extracted(location, consumer, expr, extracted);
     }

@@ -33,6 +33,8 @@ pub(super) struct Extracted {
     /// one for each value of a variable outside of strings, and none if the expression does not
     /// parse.
     pub(super) exprs: Vec<String>,
+    /// Whether the expression contains variables, or viewers can add matchers to it.
+    pub(super) has_variables: bool,
     /// The reason why the expression does not parse. The selectors are then guessed from its words.
     pub(super) problem: Option<String>,
 }
@@ -92,6 +94,7 @@ impl Template<'_> {
             return Extracted {
                 selectors: self.guess(),
                 exprs: Vec::new(),
+                has_variables: self.has_variables(all_labels),
                 problem: first_problem,
             };
         };
@@ -117,8 +120,13 @@ impl Template<'_> {
         Ok(Extracted {
             selectors,
             exprs: vec![varve_promql::print(&expr)],
+            has_variables: self.has_variables(all_labels),
             problem: None,
         })
+    }
+
+    fn has_variables(&self, can_be_filtered: bool) -> bool {
+        can_be_filtered || !self.values.is_empty()
     }
 
     /// Makes the selectors of an expression select all series that they may select.
@@ -471,6 +479,7 @@ mod tests {
             &Extracted {
                 selectors: words("{{ query `b > 1` }}"),
                 exprs: Vec::new(),
+                has_variables: false,
                 problem: None,
             },
             "words",

@@ -26,6 +26,7 @@ impl Needs {
                 consumer: Consumer::Query,
                 selectors: vec![used_metric(entry)],
                 exprs: Vec::new(),
+                has_variables: false,
             });
         }
         // Selectors without a metric name are recorded as text.

@@ -340,7 +340,7 @@ impl Expr {
         }
     }
 
-    /// Returns the direct operands, to be changed.
+    /// Returns the children as [`Self::children`] does, to be changed.
     pub fn children_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.kind {
             ExprKind::Number(_) | ExprKind::String(_) | ExprKind::Vector(_) => Vec::new(),

@@ -1,90 +1,98 @@
 //! `varve advise verify`: verifies that relabel rules change no result of rules and dashboards.
 //!
-//! The server lists the series that each selector selects, and the relabel rules are applied to
-//! them here. An expression that reads no series that the rules drop or change has the same result
-//! at any time. One that reads dropped series has not. One that reads series with other labels is
-//! evaluated twice, over the server's samples in two temporary stores: the proof is for one time.
+//! ```text
+//! series of the server -> relabel rules -> series that are dropped or get other labels
+//!   -> which selections change -> evaluate those whose series have other labels -> report
+//! ```
 //!
-//! Bounds: the samples of one expression exist at a time; the client bounds the size of a response.
+//! The relabel rules apply to all series that the server has in a range, metric by metric. A rule
+//! or dashboard that selects none of the dropped and changed ones, before or after, has the same
+//! result at any time. One that selects other series than before may have another result. One that
+//! selects the same series with other labels is evaluated twice, over the server's samples in two
+//! temporary stores: this holds for one time. What reads a recorded series whose result may change
+//! may change, too.
+//!
+//! Bounds: the series of one metric, and the samples of one expression, exist at a time; the client
+//! bounds the size of a response.
 
 mod reads;
 mod report;
-mod source;
+mod series;
 mod stores;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jiff::Timestamp;
-use varve_advise::needs::Needs;
+use varve_advise::needs::{Needs, Reader, SelectionChange};
 use varve_config::file::parse_relabel_rules;
 use varve_context::QueryContext;
 use varve_ingest::relabel::{RelabelRuleState, Relabeling};
 use varve_model::Labels;
 use varve_promql::Features;
 use varve_system::machine::files::read_text;
+use varve_system::metrics::OWN_JOB;
 
 use super::args::VerifyArgs;
-use super::sources;
-use report::{Report, Verified};
-use source::Source;
+use super::expressions;
+use report::{Report, Verdict};
+use series::{Sampled, StoredSeries};
 use stores::{Evaluator, Stores};
 
-/// The exit code if a result changes.
+/// The exit code if a result may change.
 const CODE_CHANGED: u8 = 3;
 /// The exit code of `--strict` if some expression could not be parsed or verified.
-const CODE_UNVERIFIED: u8 = 4;
+const CODE_NOT_VERIFIED: u8 = 4;
 /// Maximum size of a file with relabel rules in bytes.
 const FILE_SIZE_MAX: u64 = 64 << 20;
 
 /// Runs `varve advise verify` and returns the exit code.
 ///
 /// # Errors
-/// If an input cannot be read, or the relabel rules are invalid.
+/// If an input cannot be read, the relabel rules are invalid, or the server does not list its
+/// metrics.
 pub(super) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let mut needs = Needs::default();
     let server = &args.view.server;
-    let notes = sources::read(&args.sources, &server.access, &mut needs)?;
+    let notes = expressions::read(&args.expressions, &server.access, &mut needs)?;
     ensure!(
         !needs.is_empty(),
         "no rule or dashboard was found: give --rules, --dashboards or --grafana"
     );
     let path = &args.relabel_rules;
     let text = read_text(path, FILE_SIZE_MAX).with_context(|| format!("read {path:?}"))?;
-    let rules = enforced(&text).with_context(|| format!("{path:?}"))?;
+    let relabeling = enforced(&text).with_context(|| format!("{path:?}"))?;
     let time_ms = args
         .time
         .unwrap_or_else(|| Timestamp::now().as_millisecond());
     let mut verifier = Verifier {
-        source: Source {
+        series: StoredSeries {
             client: server.client()?,
             time_ms,
+            range_ms: i64::try_from(args.range.as_millis()).unwrap_or(i64::MAX),
         },
-        rules,
+        relabeling,
         evaluator: Evaluator::new(),
-        effects: HashMap::new(),
+        evaluated: HashMap::new(),
     };
-    // The server must be there, or else nothing can be verified.
-    verifier.source.label_sets("{__name__=\"up\"}", 0)?;
-
-    let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for expression in needs.expressions() {
-        places
-            .entry(expression.text)
-            .or_default()
-            .push(expression.place());
+    let effects = verifier.effects(&needs)?;
+    let mut verdicts = BTreeMap::new();
+    for (idx, reader) in needs.readers() {
+        verdicts.insert(idx, verifier.verdict(reader, effects.get(&idx)));
     }
+    follow_records(&needs, &mut verdicts);
     let mut report = Report::new(time_ms, needs.problems(), notes);
-    for (text, places) in places {
-        report.add(text, places, verifier.verify(text));
+    for ((_, reader), verdict) in needs.readers().zip(verdicts.into_values()) {
+        report.add(reader, verdict);
     }
     args.view
         .output
-        .print(|| report.table(args.limit), || &report);
+        .print(|| report.table(args.limit), || report.json());
     Ok(match report {
-        _ if !report.changed.is_empty() => ExitCode::from(CODE_CHANGED),
-        _ if args.strict && !report.is_complete() => ExitCode::from(CODE_UNVERIFIED),
+        _ if report.has_changes() => ExitCode::from(CODE_CHANGED),
+        _ if args.strict && !report.is_complete() => ExitCode::from(CODE_NOT_VERIFIED),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -100,132 +108,204 @@ fn enforced(text: &str) -> Result<Relabeling> {
     Ok(Relabeling::new(configs)?)
 }
 
-/// What the relabel rules do to the series of a selector.
-#[derive(Debug, Clone)]
+/// Adds to the verdicts that a record may change, or is not verified, if its reader would be called
+/// the same. Repeats until nothing changes, because records may read records.
+fn follow_records(needs: &Needs, verdicts: &mut BTreeMap<usize, Verdict>) {
+    loop {
+        let mut records: BTreeMap<&str, bool> = BTreeMap::new();
+        for (idx, reader) in needs.readers() {
+            let may_change = match verdicts[&idx] {
+                Verdict::Changed(_) => true,
+                Verdict::Unknown(_) => false,
+                Verdict::Unaffected | Verdict::Same => continue,
+            };
+            if let Some(record) = reader.record() {
+                *records.entry(record).or_default() |= may_change;
+            }
+        }
+        let mut is_done = true;
+        for (idx, reader) in needs.readers() {
+            let is_same = matches!(verdicts[&idx], Verdict::Unaffected | Verdict::Same);
+            if is_same
+                && let Some((record, may_change)) =
+                    records.iter().find(|(record, _)| reader.reads(record))
+            {
+                let verdict = if *may_change {
+                    Verdict::Changed(format!("it reads {record}, whose result may change"))
+                } else {
+                    Verdict::Unknown(format!("it reads {record}, which is not verified"))
+                };
+                verdicts.insert(idx, verdict);
+                is_done = false;
+            }
+        }
+        if is_done {
+            return;
+        }
+    }
+}
+
+/// What the relabel rules do to the series that a rule or dashboard selects.
+#[derive(Debug)]
 enum Effect {
-    None,
-    Changes,
-    /// In words.
-    Drops(String),
+    /// The worst change, the number of series with it, and the first one in words.
+    Changes(SelectionChange, u64, String),
+    /// The series of a metric could not be listed.
+    Unknown(String),
 }
 
 struct Verifier {
-    source: Source,
-    rules: Relabeling,
+    series: StoredSeries,
+    relabeling: Relabeling,
     evaluator: Evaluator,
-    /// The effects by selector, and by how far it reads.
-    effects: HashMap<(String, i64), Effect>,
+    /// The verdicts on expressions that were evaluated.
+    evaluated: HashMap<String, Verdict>,
 }
 
 impl Verifier {
-    fn verify(&mut self, text: &str) -> Verified {
-        self.try_verify(text)
-            .unwrap_or_else(|error| Verified::Not(format!("{error:#}")))
-    }
-
-    fn try_verify(&mut self, text: &str) -> Result<Verified> {
-        let expr = varve_promql::parse(text, &Features::all())?;
-        let selectors = reads::selectors(&expr).map_err(anyhow::Error::msg)?;
-        let mut has_changes = false;
-        for (selector, &reach_ms) in &selectors {
-            match self.effect(selector, reach_ms)? {
-                Effect::None => {}
-                Effect::Changes => has_changes = true,
-                Effect::Drops(what) => return Ok(Verified::Changed(what)),
+    /// Returns the effect of the relabel rules on each rule and dashboard that they affect.
+    fn effects(&mut self, needs: &Needs) -> Result<BTreeMap<usize, Effect>> {
+        // The rules of the server write these, and relabel rules do not apply to them.
+        let recorded: BTreeSet<&str> = needs
+            .readers()
+            .filter_map(|(_, reader)| reader.record())
+            .collect();
+        let mut effects = BTreeMap::new();
+        for metric in self.series.metrics()? {
+            if recorded.contains(&*metric) {
+                continue;
+            }
+            let listed = self.series.label_sets(&metric);
+            let applied = listed.and_then(|all| self.apply(needs, &all, &mut effects));
+            if let Err(error) = applied {
+                for (idx, reader) in needs.readers() {
+                    if reader.reads(&metric) {
+                        effects.insert(idx, Effect::Unknown(format!("{metric}: {error:#}")));
+                    }
+                }
             }
         }
-        if !has_changes {
-            return Ok(Verified::Unaffected);
-        }
-        Ok(match self.difference(text, &selectors)? {
-            Some(difference) => Verified::Changed(difference),
-            None => Verified::Same,
-        })
+        Ok(effects)
     }
 
-    /// Returns the effect of the rules on the series of a selector.
-    fn effect(&mut self, selector: &str, reach_ms: i64) -> Result<Effect> {
-        let key = (selector.to_owned(), reach_ms);
-        if let Some(effect) = self.effects.get(&key) {
-            return Ok(effect.clone());
-        }
-        let label_sets = self.source.label_sets(selector, reach_ms)?;
-        let effect = self.effect_on(selector, &label_sets)?;
-        self.effects.insert(key, effect.clone());
-        Ok(effect)
-    }
-
-    fn effect_on(&self, selector: &str, label_sets: &[Labels]) -> Result<Effect> {
-        let mut dropped = Vec::new();
-        let mut has_changes = false;
-        for labels in label_sets {
-            match self.relabeled(labels)? {
-                Some(relabeled) => has_changes |= relabeled != *labels,
-                None => dropped.push(labels),
+    /// Applies the relabel rules to the series of a metric.
+    fn apply(
+        &self,
+        needs: &Needs,
+        label_sets: &[Labels],
+        effects: &mut BTreeMap<usize, Effect>,
+    ) -> Result<()> {
+        let own = label_sets
+            .iter()
+            .filter(|labels| labels.get("job") != Some(OWN_JOB));
+        for before in own {
+            let after = self.relabeled(before)?;
+            if after.as_ref() == Some(before) {
+                continue;
+            }
+            for (idx, change) in needs.selection_changes(before, after.as_ref()) {
+                match effects.get_mut(&idx) {
+                    Some(Effect::Unknown(_)) => {}
+                    Some(Effect::Changes(worst, n_series, _)) if *worst == change => *n_series += 1,
+                    Some(Effect::Changes(worst, ..)) if *worst > change => {}
+                    _ => {
+                        let what = self.describe(before, after.as_ref())?;
+                        effects.insert(idx, Effect::Changes(change, 1, what));
+                    }
+                }
             }
         }
-        Ok(match dropped.first() {
-            Some(first) => {
-                let n = dropped.len();
-                let rule = self.dropping(first)?;
-                let series = if n == 1 {
-                    "series"
-                } else {
-                    "series, the first"
-                };
-                Effect::Drops(format!(
-                    "the rule {rule:?} drops {n} of the {} {series} {first} that it reads with {selector}",
-                    label_sets.len()
-                ))
-            }
-            None if has_changes => Effect::Changes,
-            None => Effect::None,
-        })
+        Ok(())
     }
 
     fn relabeled(&self, labels: &Labels) -> Result<Option<Labels>> {
-        self.rules
+        self.relabeling
             .relabel(labels)
-            .map_err(|error| anyhow!("the rules make {labels} invalid: {error}"))
+            .map_err(|error| anyhow!("the relabel rules make {labels} invalid: {error}"))
     }
 
-    /// Returns the name of the rule that drops a series.
-    fn dropping(&self, labels: &Labels) -> Result<String> {
+    /// Returns what happens to a series, and by which relabel rule.
+    fn describe(&self, before: &Labels, after: Option<&Labels>) -> Result<String> {
         let ctx = QueryContext::unbounded();
-        let preview = self.rules.preview(&ctx, labels, &mut ctx.charge())?;
-        let step = preview.steps.into_iter().find(|step| step.drops);
-        Ok(step.map(|step| step.name).unwrap_or_default())
+        let preview = self.relabeling.preview(&ctx, before, &mut ctx.charge())?;
+        let mut steps = preview.steps.into_iter();
+        let step = steps.find(|step| after.is_some() || step.drops);
+        let rule = step.map(|step| step.name).unwrap_or_default();
+        Ok(match after {
+            Some(after) => format!("the relabel rule {rule:?} makes {before} {after}"),
+            None => format!("the relabel rule {rule:?} drops {before}"),
+        })
     }
 
-    /// Evaluates an expression without and with the rules. Returns the first difference, in words.
-    fn difference(
-        &mut self,
-        text: &str,
-        selectors: &BTreeMap<String, i64>,
-    ) -> Result<Option<String>> {
+    /// Returns the verdict on a rule or dashboard.
+    fn verdict(&mut self, reader: Reader<'_>, effect: Option<&Effect>) -> Verdict {
+        let (change, first) = match effect {
+            None => return Verdict::Unaffected,
+            Some(Effect::Unknown(reason)) => return Verdict::Unknown(reason.clone()),
+            Some(Effect::Changes(change, n_series, first))
+                if *change >= SelectionChange::Enters =>
+            {
+                return Verdict::Changed(format!(
+                    "its selection loses or gains {n_series} series, the first: {first}"
+                ));
+            }
+            Some(Effect::Changes(change, _, first)) => (*change, first),
+        };
+        if reader.exprs().is_empty() {
+            return Verdict::Unknown(format!("its expression is not known: {first}"));
+        }
+        if change == SelectionChange::ReadLabels && reader.has_variables() {
+            return Verdict::Unknown(format!("its variables may read a changed label: {first}"));
+        }
+        let verdicts = reader.exprs().iter().map(|text| self.evaluate(text));
+        verdicts.max().unwrap_or(Verdict::Unaffected)
+    }
+
+    /// Evaluates an expression without and with the relabel rules.
+    fn evaluate(&mut self, text: &str) -> Verdict {
+        if let Some(verdict) = self.evaluated.get(text) {
+            return verdict.clone();
+        }
+        let verdict = match self.difference(text) {
+            Ok(None) => Verdict::Same,
+            Ok(Some(difference)) => Verdict::Changed(difference),
+            Err(error) => Verdict::Unknown(format!("{error:#}")),
+        };
+        self.evaluated.insert(text.to_owned(), verdict.clone());
+        verdict
+    }
+
+    /// Returns the first difference between the results without and with the relabel rules, in
+    /// words.
+    fn difference(&mut self, text: &str) -> Result<Option<String>> {
+        let expr = varve_promql::parse(text, &Features::all())?;
         // Two selectors may select the same series. The longer range has all samples.
-        let mut all = BTreeMap::new();
-        for (selector, &reach_ms) in selectors {
-            for (labels, samples) in self.source.samples(selector, reach_ms)? {
-                let longest: &mut Vec<_> = all.entry(labels).or_default();
-                if longest.len() < samples.len() {
-                    *longest = samples;
+        let mut all: BTreeMap<Labels, Sampled> = BTreeMap::new();
+        for (selector, reach_ms) in reads::selectors(&expr).map_err(anyhow::Error::msg)? {
+            for series in self.series.samples(&selector, reach_ms)? {
+                match all.entry(series.labels.clone()) {
+                    Entry::Vacant(place) => drop(place.insert(series)),
+                    Entry::Occupied(mut known) => {
+                        if known.get().samples.len() < series.samples.len() {
+                            known.insert(series);
+                        }
+                    }
                 }
             }
         }
         let stores = Stores::create()?;
         let mut owners: HashMap<Labels, &Labels> = HashMap::new();
-        for (labels, samples) in &all {
+        for (labels, series) in &all {
             let relabeled = self.relabeled(labels)?;
-            let other = relabeled
-                .as_ref()
-                .and_then(|relabeled| owners.insert(relabeled.clone(), labels));
-            if let Some(other) = other {
-                return Ok(Some(format!("the rules make {other} and {labels} equal")));
+            let relabeled = relabeled.with_context(|| format!("{labels} is new, and dropped"))?;
+            if let Some(other) = owners.insert(relabeled.clone(), labels) {
+                return Ok(Some(format!(
+                    "the relabel rules make {other} and {labels} equal"
+                )));
             }
-            stores.add(labels, relabeled.as_ref(), samples)?;
+            stores.add(series, &relabeled)?;
         }
         self.evaluator
-            .difference(&stores, text, self.source.time_ms)
+            .difference(&stores, text, self.series.time_ms)
     }
 }

@@ -2,23 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use varve_promql::ast::{At, Duration, Expr, ExprKind};
+use varve_promql::ast::{At, Duration, Expr, ExprKind, RangeExtension};
 use varve_promql::print_matchers;
 
-/// A selector reads at least this long before its time, in milliseconds: the lookback delta.
+/// The lookback delta of the evaluation in milliseconds: a selector reads at least this long before
+/// its time.
 pub(super) const LOOKBACK_MS: i64 = 300_000;
 
 /// Returns the selectors of an expression, each with the milliseconds that it reads before the
 /// evaluation.
 ///
 /// # Errors
-/// The expression reads at times that are not known here: `@`, and durations that are expressions.
+/// The expression reads what is not known here: `@`, negative offsets, durations that are
+/// expressions, ranges with `smoothed`, and `info`.
 pub(super) fn selectors(expr: &Expr) -> Result<BTreeMap<String, i64>, String> {
     let mut found = BTreeMap::new();
     let mut pending = vec![(expr, LOOKBACK_MS)];
     while let Some((expr, before_ms)) = pending.pop() {
         let before_ms = match &expr.kind {
+            ExprKind::Call(call) if call.function.name == "info" => {
+                return Err("it calls info, which reads more than its selectors".to_owned());
+            }
             ExprKind::Vector(selector) => {
+                if selector.extension == Some(RangeExtension::Smoothed) {
+                    return Err("it reads samples after its range (smoothed)".to_owned());
+                }
                 let before_ms = before_ms.saturating_add(offset(&selector.offset, selector.at)?);
                 let reach_ms = found.entry(print_matchers(&selector.matchers)).or_insert(0);
                 *reach_ms = before_ms.max(*reach_ms);
@@ -35,12 +43,15 @@ pub(super) fn selectors(expr: &Expr) -> Result<BTreeMap<String, i64>, String> {
     Ok(found)
 }
 
-/// Returns a positive offset. A negative one reads what is not there yet.
+/// Returns the offset of a selector or subquery.
 fn offset(offset: &Option<Duration>, at: Option<At>) -> Result<i64, String> {
     if at.is_some() {
         return Err("it reads at a fixed time (@)".to_owned());
     }
-    Ok(offset.as_ref().map_or(Ok(0), fixed)?.max(0))
+    match offset.as_ref().map_or(Ok(0), fixed)? {
+        ms if ms < 0 => Err("it reads after the evaluation (a negative offset)".to_owned()),
+        ms => Ok(ms),
+    }
 }
 
 fn fixed(duration: &Duration) -> Result<i64, String> {
@@ -71,7 +82,7 @@ mod tests {
         let a = "{__name__=\"a\"}";
         check("a + 1", &[(a, 0)]);
         check("rate(a[5m])", &[(a, 5)]);
-        check("a or rate(a[5m] offset 1m) or a offset -1h", &[(a, 6)]);
+        check("a or rate(a[5m] offset 1m)", &[(a, 6)]);
         check("max_over_time(rate(a[5m])[1h:1m] offset 10m)", &[(a, 75)]);
         check(
             "a{x=\"1\"} * on () b offset 1m",
@@ -82,7 +93,14 @@ mod tests {
 
     #[test]
     fn unknown_times_are_refused() {
-        for text in ["a @ 5", "max_over_time(a[1h:] @ end())", "rate(a[1m * 5])"] {
+        for text in [
+            "a @ 5",
+            "max_over_time(a[1h:] @ end())",
+            "rate(a[1m * 5])",
+            "a offset -1h",
+            "rate(a[5m] smoothed)",
+            "sum(info(a))",
+        ] {
             let expr = parse(text, &Features::all()).unwrap();
             assert!(selectors(&expr).is_err(), "{text}");
         }

@@ -1,142 +1,170 @@
 //! The report of `varve advise verify`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use varve_advise::needs::Problem;
+use varve_advise::needs::{Problem, Reader};
 
-use crate::advise::report::Unparsed;
+use crate::advise::report::{Unparsed, list};
+use crate::output::counted;
 use crate::report::time;
 
-/// What was found about an expression.
-pub(super) enum Verified {
-    /// The rules drop and change nothing that it reads: its result is the same at any time.
+/// What was found about a rule, a panel or a variable, the best first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    /// It selects nothing that the relabel rules drop or change.
     Unaffected,
-    /// Its result is the same at the time of the evaluation.
+    /// It selects the same series with other labels, and its result is the same at the time of the
+    /// evaluation.
     Same,
-    /// Its result may change, and why.
+    /// Why it is not verified.
+    Unknown(String),
+    /// Why its result may change.
     Changed(String),
-    /// Why it could not be verified.
-    Not(String),
 }
 
 /// The report.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub(super) struct Report<'a> {
-    /// Number of different expressions.
-    expressions: usize,
-    /// Number of expressions that read nothing that the rules drop or change.
-    unaffected: usize,
-    /// Number of expressions that read changed series and have the same result.
-    same: usize,
-    /// When they were evaluated, in milliseconds.
     time_ms: i64,
-    pub(super) changed: Vec<Listed<'a>>,
-    not_verified: Vec<Listed<'a>>,
-    /// Inputs that could not be parsed.
-    problems: Vec<Unparsed<'a>>,
+    n_unaffected: usize,
+    n_same: usize,
+    /// Places by expression and reason.
+    changed: BTreeMap<Listed, Vec<String>>,
+    unknown: BTreeMap<Listed, Vec<String>>,
+    problems: &'a [Problem],
     notes: Vec<String>,
-    #[serde(skip)]
-    unparsed: &'a [Problem],
 }
 
-/// An expression with its places.
-#[derive(Debug, Serialize)]
-pub(super) struct Listed<'a> {
-    expr: &'a str,
-    places: Vec<String>,
+/// What several places have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    /// The expression, or empty if it is not known.
+    expr: String,
     reason: String,
 }
 
-impl<'a> Listed<'a> {
-    fn new(expr: &'a str, places: Vec<String>, reason: String) -> Self {
-        Self {
-            expr,
-            places,
-            reason,
-        }
-    }
+/// The report in JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JsonReport<'a> {
+    /// When expressions were evaluated, in milliseconds.
+    time_ms: i64,
+    unaffected: usize,
+    same: usize,
+    may_change: Vec<JsonListed<'a>>,
+    not_verified: Vec<JsonListed<'a>>,
+    problems: Vec<Unparsed<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct JsonListed<'a> {
+    expr: &'a str,
+    reason: &'a str,
+    places: &'a [String],
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(time_ms: i64, problems: &'a [Problem], notes: Vec<String>) -> Self {
         Self {
-            expressions: 0,
-            unaffected: 0,
-            same: 0,
             time_ms,
-            changed: Vec::new(),
-            not_verified: Vec::new(),
-            problems: problems.iter().map(Unparsed::from).collect(),
+            n_unaffected: 0,
+            n_same: 0,
+            changed: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            problems,
             notes,
-            unparsed: problems,
         }
     }
 
-    pub(super) fn add(&mut self, expr: &'a str, places: Vec<String>, verified: Verified) {
-        self.expressions += 1;
-        match verified {
-            Verified::Unaffected => self.unaffected += 1,
-            Verified::Same => self.same += 1,
-            Verified::Changed(reason) => self.changed.push(Listed::new(expr, places, reason)),
-            Verified::Not(reason) => self.not_verified.push(Listed::new(expr, places, reason)),
-        }
+    pub(super) fn add(&mut self, reader: Reader<'_>, verdict: Verdict) {
+        let expr = reader.exprs().first().cloned().unwrap_or_default();
+        let (list, reason) = match verdict {
+            Verdict::Unaffected => return self.n_unaffected += 1,
+            Verdict::Same => return self.n_same += 1,
+            Verdict::Unknown(reason) => (&mut self.unknown, reason),
+            Verdict::Changed(reason) => (&mut self.changed, reason),
+        };
+        list.entry(Listed { expr, reason })
+            .or_default()
+            .push(reader.place());
+    }
+
+    /// Returns `true` if a result may change.
+    pub(super) fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// Returns `true` if all expressions were parsed and verified.
     pub(super) fn is_complete(&self) -> bool {
-        self.not_verified.is_empty() && self.problems.is_empty()
+        self.unknown.is_empty() && self.problems.is_empty()
+    }
+
+    pub(super) fn json(&self) -> JsonReport<'_> {
+        JsonReport {
+            time_ms: self.time_ms,
+            unaffected: self.n_unaffected,
+            same: self.n_same,
+            may_change: json(&self.changed),
+            not_verified: json(&self.unknown),
+            problems: self.problems.iter().map(Unparsed::from).collect(),
+            notes: &self.notes,
+        }
     }
 
     /// Prints the report for people, with at most `limit` entries per list.
     pub(super) fn table(&self, limit: usize) -> String {
+        let n_changed: usize = self.changed.values().map(Vec::len).sum();
+        let n_unknown: usize = self.unknown.values().map(Vec::len).sum();
+        let n_all = self.n_unaffected + self.n_same + n_changed + n_unknown;
         let mut out = format!(
-            "{} expressions, {} with another result, {} not verified.\n\
-             {} read nothing that the rules drop or change.\n\
-             {} read series with other labels, and have the same result at {}.\n",
-            self.expressions,
-            self.changed.len(),
-            self.not_verified.len(),
-            self.unaffected,
-            self.same,
+            "{}: {n_changed} may have another result, {n_unknown} are not verified.\n\
+             {} select nothing that the relabel rules drop or change.\n\
+             {} select series with other labels, and have the same result at {}.\n",
+            counted(n_all, "expression"),
+            self.n_unaffected,
+            self.n_same,
             time(self.time_ms)
         );
-        write_list(&mut out, "Another result", &self.changed, limit);
-        write_list(&mut out, "Not verified", &self.not_verified, limit);
-        if !self.unparsed.is_empty() {
-            out.push_str("\nNot parsed\n");
-            for problem in self.unparsed.iter().take(limit) {
-                let _ = writeln!(out, "  {problem}");
-            }
-        }
-        for note in &self.notes {
-            let _ = writeln!(out, "\nnote: {note}");
-        }
+        list(
+            &mut out,
+            "May have another result",
+            &lines(&self.changed),
+            limit,
+        );
+        list(&mut out, "Not verified", &lines(&self.unknown), limit);
+        let problems: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
+        list(&mut out, "Not read or not parsed", &problems, limit);
+        list(&mut out, "Notes", &self.notes, limit);
         out
     }
 }
 
-fn write_list(out: &mut String, title: &str, listed: &[Listed<'_>], limit: usize) {
-    if listed.is_empty() {
-        return;
-    }
-    let _ = writeln!(out, "\n{title}");
-    for Listed {
-        expr,
-        places,
-        reason,
-    } in listed.iter().take(limit)
-    {
-        let first = places.first().map_or("", String::as_str);
-        let more = match places.len() {
-            0 | 1 => String::new(),
-            n => format!(" (and {} more)", n - 1),
-        };
-        let expr = expr.replace('\n', " ");
-        let _ = writeln!(out, "  {first}{more}\n    {expr}\n    {reason}");
-    }
-    if listed.len() > limit {
-        let _ = writeln!(out, "  {} more, --limit {limit}", listed.len() - limit);
-    }
+fn json(listed: &BTreeMap<Listed, Vec<String>>) -> Vec<JsonListed<'_>> {
+    listed
+        .iter()
+        .map(|(Listed { expr, reason }, places)| JsonListed {
+            expr,
+            reason,
+            places,
+        })
+        .collect()
+}
+
+fn lines(listed: &BTreeMap<Listed, Vec<String>>) -> Vec<String> {
+    listed
+        .iter()
+        .map(|(Listed { expr, reason }, places)| {
+            let mut line = places.first().cloned().unwrap_or_default();
+            if places.len() > 1 {
+                let _ = write!(line, ", and {} more", places.len() - 1);
+            }
+            for part in [expr, reason].into_iter().filter(|part| !part.is_empty()) {
+                let _ = write!(line, "\n    {}", part.replace('\n', " "));
+            }
+            line
+        })
+        .collect()
 }

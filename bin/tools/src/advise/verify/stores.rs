@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, ensure};
+use varve_model::staleness::STALE_NAN_BITS;
 use varve_model::{Labels, Sample};
 use varve_promql::Features;
 use varve_query::{Engine, EngineOptions, Request, Steps, Value};
 use varve_tsdb::{Db, ReadContext, WriteBatch};
 
 use super::reads::LOOKBACK_MS;
+use super::series::Sampled;
 use crate::scratch_dir::ScratchDir;
 
 /// Maximum relative difference between results. Without a label, series are added up in another
@@ -107,20 +109,24 @@ impl Stores {
         })
     }
 
-    /// Adds the samples of a series to the first store, and to the second one unless the rules drop
-    /// the series.
+    /// Adds a series to the first store, and with its new labels to the second one. A series that
+    /// has ended gets a staleness marker.
     ///
     /// # Errors
-    /// If a store does not accept them.
-    pub(super) fn add(
-        &self,
-        labels: &Labels,
-        relabeled: Option<&Labels>,
-        samples: &[Sample],
-    ) -> Result<()> {
+    /// If a store does not accept the samples.
+    pub(super) fn add(&self, series: &Sampled, relabeled: &Labels) -> Result<()> {
+        let mut samples = series.samples.clone();
+        if series.has_ended
+            && let Some(last) = samples.last()
+        {
+            samples.push(Sample {
+                timestamp_ms: last.timestamp_ms + 1,
+                value: f64::from_bits(STALE_NAN_BITS),
+            });
+        }
         let [before, after] = &self.stores;
-        add(before, labels, samples)?;
-        relabeled.map_or(Ok(()), |labels| add(after, labels, samples))
+        add(before, &series.labels, &samples)?;
+        add(after, relabeled, &samples)
     }
 }
 
@@ -138,5 +144,35 @@ fn add(db: &Db, labels: &Labels, samples: &[Sample]) -> Result<()> {
 }
 
 fn is_near(a: f64, b: f64) -> bool {
-    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= DIFFERENCE_MAX * a.abs().max(b.abs())
+    let difference = (a - b).abs();
+    a == b
+        || (a.is_nan() && b.is_nan())
+        || (difference.is_finite() && difference <= DIFFERENCE_MAX * a.abs().max(b.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_near_if_only_their_last_digits_differ() {
+        for (a, b) in [
+            (1.0, 1.0 + 1e-12),
+            (-3e9, -3e9 - 1e-3),
+            (0.0, -0.0),
+            (f64::NAN, f64::NAN),
+            (f64::INFINITY, f64::INFINITY),
+        ] {
+            assert!(is_near(a, b), "{a} {b}");
+        }
+        for (a, b) in [
+            (1.0, 1.0 + 1e-6),
+            (0.0, 1e-300),
+            (2.0, f64::INFINITY),
+            (f64::INFINITY, f64::NEG_INFINITY),
+            (1.0, f64::NAN),
+        ] {
+            assert!(!is_near(a, b) && !is_near(b, a), "{a} {b}");
+        }
+    }
 }

@@ -242,6 +242,7 @@ fn named(pattern: &str) -> Extracted {
             labels: LabelSet::none(),
         }],
         exprs: Vec::new(),
+        has_variables: false,
         problem: None,
     }
 }
@@ -254,6 +255,7 @@ fn nothing() -> Extracted {
     Extracted {
         selectors: Vec::new(),
         exprs: Vec::new(),
+        has_variables: false,
         problem: None,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use varve_advise::needs::{Dashboards, Needs};
 
-use super::args::SourceArgs;
+use super::args::ExpressionArgs;
 use super::{files, grafana};
 use crate::server_args::AccessArgs;
 
@@ -14,7 +14,7 @@ use crate::server_args::AccessArgs;
 /// # Errors
 /// If an input cannot be read. One that cannot be parsed is among the problems of `needs`.
 pub(super) fn read(
-    args: &SourceArgs,
+    args: &ExpressionArgs,
     access: &AccessArgs,
     needs: &mut Needs,
 ) -> Result<Vec<String>> {
