@@ -99,11 +99,13 @@ async function loadNodes(job: string, { startMs, endMs }: Steps, signal: AbortSi
 async function loadStragglers(job: string, { startMs, endMs, stepMs }: Steps, signal: AbortSignal): Promise<Straggler[]> {
   const range = `${(endMs - startMs) / 1000}s`;
   const selector = metricSelector("training:rank:straggler", { job_id: job });
+  const longest = `topk(${STRAGGLERS_MAX}, count_over_time(${selector}[${range}]))`;
+  const ofLongest = `and on (node, gpu, device, signal) ${longest}`;
   // One request: each value has the name of what it says.
   const queries = {
-    evaluations: `topk(${STRAGGLERS_MAX}, count_over_time(${selector}[${range}]))`,
-    share: `avg_over_time(${selector}[${range}])`,
-    last: `max_over_time(timestamp(${selector})[${range}:${stepMs / 1000}s])`,
+    evaluations: longest,
+    share: `avg_over_time(${selector}[${range}]) ${ofLongest}`,
+    last: `max_over_time(timestamp(${selector})[${range}:${stepMs / 1000}s]) ${ofLongest}`,
   };
   return toStragglers(await vector(named(queries), signal, { time: endMs / 1000, limit: 3 * STRAGGLERS_MAX }));
 }
