@@ -1,7 +1,24 @@
 //! `varve status`, against a running server.
 
 use super::{text, varve};
-use crate::harness::{Server, WriteRequest, now_ms, series};
+use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
+
+#[test]
+fn alerts_that_no_alertmanager_takes_are_on_the_screen() {
+    let dir = tempfile::tempdir().expect("make a directory");
+    let rules = dir.path().join("rules.yml");
+    let text_of_rules = "groups: [{name: g, interval: 1s, rules: [{alert: A, expr: vector(1)}]}]";
+    std::fs::write(&rules, text_of_rules).expect("write a file");
+    let config = ConfigFile::new(&format!(
+        "rule_files: [{rules:?}]\nalerting: {{alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:1']}}]}}]}}"
+    ));
+    let server = Server::start(&[&config.flag()]);
+    let url = server.http().url("");
+    wait_until("a dropped alert", || {
+        let printed = text(&varve(&["status", &url]).stdout);
+        printed.contains("1 Alertmanager, ") && !printed.contains(" 0 alerts dropped")
+    });
+}
 
 #[test]
 fn the_state_of_a_server_fits_on_a_screen() {
@@ -26,6 +43,7 @@ fn the_state_of_a_server_fits_on_a_screen() {
         "samples 1, requests 1 since the start: ",
         "memory ",
         "0 firing, 0 pending",
+        "0 Alertmanagers, 0 alerts dropped since the start",
         "1 sender, 0 late, 1 with rejected requests",
     ] {
         assert!(printed.contains(expect), "{expect} is not in\n{printed}");

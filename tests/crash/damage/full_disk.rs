@@ -89,7 +89,10 @@ fn a_disk_that_is_full_from_the_start_is_not_ready_for_writes() {
     let Some(server) = Server::start_on_small_disk("1m", &["--self-scrape-interval=1h"]) else {
         return;
     };
-    server.http().get("/-/ready?for=write").expect_status(200);
+    // An attempt to allocate the reserve fills the disk for a moment.
+    wait_until("the server to be ready for writes", || {
+        server.http().get("/-/ready?for=write").status == 200
+    });
     let filler = server.root(&server.data_dir().join("filler"));
     std::fs::write(filler, vec![0; 2 << 20]).expect_err("the disk is full");
     wait_until("the disk to be found full", || {

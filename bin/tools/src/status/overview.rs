@@ -20,12 +20,13 @@ const LAG_MS: i64 = 300_000;
 /// Late senders, alerts and notifications that are named.
 const NAMED_MAX: usize = 3;
 /// The metrics of the overview.
-const METRICS: &str = "varve_volume_(free|size)_bytes|varve_memory_(used|limit)_bytes|prometheus_tsdb_(wal_storage_size|storage_blocks)_bytes";
+const METRICS: &str = "varve_volume_(free|size)_bytes|varve_memory_(used|limit)_bytes|prometheus_tsdb_(wal_storage_size|storage_blocks)_bytes\
+    |prometheus_notifications_(alertmanagers_discovered|dropped_total)";
 
 /// A part of the overview: its name, the path of its data, and how they are printed.
 type Part = (&'static str, &'static str, fn(&Value, i64) -> String);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("version", "/api/v1/status/buildinfo", version),
     ("process", "/api/v1/status/runtimeinfo", process),
     ("series", "/api/v1/status/teams", series),
@@ -33,6 +34,11 @@ const PARTS: [Part; 9] = [
     ("resources", "/api/v1/status/self_metrics", resources),
     ("queries", "/api/v1/status/queries", queries),
     ("alerts", "/api/v1/alerts", alerts),
+    (
+        "alertmanagers",
+        "/api/v1/status/self_metrics",
+        alertmanagers,
+    ),
     ("senders", "/api/v1/status/senders", senders),
     ("notifications", "/api/v1/notifications", notifications),
 ];
@@ -144,15 +150,22 @@ fn resources(data: &Value, _now_ms: i64) -> String {
     parts.join("; ")
 }
 
+/// Returns the metrics of a name, as `self_metrics` lists them.
+fn family<'d>(data: &'d Value, name: &str) -> &'d [Value] {
+    let families = list(data).iter();
+    let mut named = families.filter(|family| text(&family["name"]) == name);
+    named.next().map_or(&[], |family| list(&family["metric"]))
+}
+
 /// Gauges of bytes, as `self_metrics` lists them.
 struct Sizes<'d>(&'d Value);
 
 impl Sizes<'_> {
     fn bytes(&self, name: &str) -> f64 {
-        list(self.0)
-            .iter()
-            .find(|family| text(&family["name"]) == name)
-            .map_or(0.0, |family| number(&family["metric"][0]["gauge"]["value"]))
+        let metrics = family(self.0, name);
+        metrics
+            .first()
+            .map_or(0.0, |metric| number(&metric["gauge"]["value"]))
     }
 
     fn print(&self, name: &str) -> String {
@@ -194,6 +207,22 @@ fn alerts(data: &Value, _now_ms: i64) -> String {
             named(firing.into_keys())
         ),
     }
+}
+
+fn alertmanagers(data: &Value, _now_ms: i64) -> String {
+    let dropped: f64 = family(data, "prometheus_notifications_dropped_total")
+        .iter()
+        .map(|metric| number(&metric["counter"]["value"]))
+        .sum();
+    let discovered = family(data, "prometheus_notifications_alertmanagers_discovered");
+    let n_discovered = discovered
+        .first()
+        .map_or(0.0, |metric| number(&metric["gauge"]["value"]));
+    format!(
+        "{}, {} dropped since the start",
+        counted(n_discovered as usize, "Alertmanager"),
+        counted(dropped as usize, "alert")
+    )
 }
 
 fn senders(data: &Value, now_ms: i64) -> String {
