@@ -198,7 +198,13 @@ mod tests {
             .split('"')
             .filter(|text| text.starts_with("assets/"))
             .collect();
-        assert_eq!(named.len(), 3, "a style sheet and two scripts: {named:?}");
+        let scripts = named.iter().filter(|path| path.ends_with(".js")).count();
+        assert!(scripts >= 1, "{named:?}");
+        assert_eq!(
+            named.len(),
+            1 + scripts,
+            "a style sheet and scripts: {named:?}"
+        );
         for path in named.iter() {
             assert!(StaticFile::find(path).is_some(), "{path}");
         }

@@ -184,7 +184,7 @@ mod tests {
             ("nonsense: 1", Err("unknown field `nonsense`")),
             (
                 "storage: {tsdb: {ahead_max: 1m}}",
-                Err("storage.tsdb: a change takes effect"),
+                Err("storage.tsdb.ahead_max: a change takes effect"),
             ),
             (
                 "global: {external_labels: {a: invalid}}",
