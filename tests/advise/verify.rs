@@ -212,7 +212,16 @@ fn what_reads_through_variables_annotations_and_records_is_not_called_the_same()
     let reader = json!({"alert": "Reads", "expr": "sum(r:x) > 1"});
     let annotation = json!({"alert": "Asks", "expr": "vector(1)",
         "annotations": {"summary": "{{ query `requests_total` | first | value }}"}});
-    let rules = json!({"groups": [{"name": "g", "rules": [record, reader, annotation]}]});
+    let rules = json!({"groups": [{"name": "g", "rules": [record, reader, annotation,
+        {"record": "r:y", "expr": "vector(1)"}, {"alert": "Other", "expr": "r:y"}]}]});
+    // Relabel rules do not apply to what rules record.
+    server
+        .http()
+        .write(&WriteRequest::new([series(
+            &[("__name__", "r:y"), ("job", "b"), ("verb", "get")],
+            &[(T0_MS + (N_SAMPLES - 1) * STEP_MS, 1.0)],
+        )]))
+        .expect_status(204);
     let panel = |expr: &str| json!({"title": expr, "targets": [{"expr": expr, "refId": "A"}]});
     let dashboard = json!({"title": "d", "panels": [
         panel("sum by ($group) (requests_total)"),

@@ -24,7 +24,7 @@ const SCRAPE_RATES: &str = "avg by (job) ((count_over_time(up[10m]) \
     - (min_over_time(timestamp(up)[10m:5s]) > bool (time() - 600))) \
     / (timestamp(up) - min_over_time(timestamp(up)[10m:5s])) < +Inf)";
 /// Maximum number of metrics of a server.
-const METRICS_MAX: usize = 200_000;
+pub(super) const METRICS_MAX: usize = 200_000;
 
 /// A server.
 #[derive(Debug)]

@@ -20,7 +20,6 @@ mod report;
 mod series;
 mod stores;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
 
@@ -31,6 +30,7 @@ use varve_config::file::parse_relabel_rules;
 use varve_context::QueryContext;
 use varve_ingest::relabel::{RelabelRuleState, Relabeling};
 use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 use varve_promql::Features;
 use varve_system::machine::files::read_text;
 use varve_system::metrics::OWN_JOB;
@@ -74,6 +74,11 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
             range_ms: i64::try_from(args.range.as_millis()).unwrap_or(i64::MAX),
         },
         relabeling,
+        recorded: needs
+            .readers()
+            .filter_map(|(_, reader)| reader.record())
+            .map(str::to_owned)
+            .collect(),
         evaluator: Evaluator::new(),
         evaluated: HashMap::new(),
     };
@@ -108,8 +113,8 @@ fn enforced(text: &str) -> Result<Relabeling> {
     Ok(Relabeling::new(configs)?)
 }
 
-/// Adds to the verdicts that a record may change, or is not verified, if its reader would be called
-/// the same. Repeats until nothing changes, because records may read records.
+/// Gives a rule or panel that reads a record the verdict of the rule that writes it, if that is worse.
+/// Repeats until nothing changes, because records may read records.
 fn follow_records(needs: &Needs, verdicts: &mut BTreeMap<usize, Verdict>) {
     loop {
         let mut records: BTreeMap<&str, bool> = BTreeMap::new();
@@ -157,6 +162,8 @@ enum Effect {
 struct Verifier {
     series: StoredSeries,
     relabeling: Relabeling,
+    /// The metrics that the given rules record.
+    recorded: BTreeSet<String>,
     evaluator: Evaluator,
     /// The verdicts on expressions that were evaluated.
     evaluated: HashMap<String, Verdict>,
@@ -165,16 +172,8 @@ struct Verifier {
 impl Verifier {
     /// Returns the effect of the relabel rules on each rule and dashboard that they affect.
     fn effects(&mut self, needs: &Needs) -> Result<BTreeMap<usize, Effect>> {
-        // The rules of the server write these, and relabel rules do not apply to them.
-        let recorded: BTreeSet<&str> = needs
-            .readers()
-            .filter_map(|(_, reader)| reader.record())
-            .collect();
         let mut effects = BTreeMap::new();
         for metric in self.series.metrics()? {
-            if recorded.contains(&*metric) {
-                continue;
-            }
             let listed = self.series.label_sets(&metric);
             let applied = listed.and_then(|all| self.apply(needs, &all, &mut effects));
             if let Err(error) = applied {
@@ -195,10 +194,7 @@ impl Verifier {
         label_sets: &[Labels],
         effects: &mut BTreeMap<usize, Effect>,
     ) -> Result<()> {
-        let own = label_sets
-            .iter()
-            .filter(|labels| labels.get("job") != Some(OWN_JOB));
-        for before in own {
+        for before in label_sets {
             let after = self.relabeled(before)?;
             if after.as_ref() == Some(before) {
                 continue;
@@ -218,7 +214,15 @@ impl Verifier {
         Ok(())
     }
 
+    /// Returns the labels of a series behind the relabel rules, or `None` if they drop it. They do
+    /// not apply to what rules record, and to Varve's own metrics: neither is received.
     fn relabeled(&self, labels: &Labels) -> Result<Option<Labels>> {
+        let is_recorded = labels
+            .get(METRIC_NAME)
+            .is_some_and(|name| self.recorded.contains(name));
+        if is_recorded || labels.get("job") == Some(OWN_JOB) {
+            return Ok(Some(labels.clone()));
+        }
         self.relabeling
             .relabel(labels)
             .map_err(|error| anyhow!("the relabel rules make {labels} invalid: {error}"))
@@ -283,13 +287,11 @@ impl Verifier {
         let mut all: BTreeMap<Labels, Sampled> = BTreeMap::new();
         for (selector, reach_ms) in reads::selectors(&expr).map_err(anyhow::Error::msg)? {
             for series in self.series.samples(&selector, reach_ms)? {
-                match all.entry(series.labels.clone()) {
-                    Entry::Vacant(place) => drop(place.insert(series)),
-                    Entry::Occupied(mut known) => {
-                        if known.get().samples.len() < series.samples.len() {
-                            known.insert(series);
-                        }
-                    }
+                let n_known = all
+                    .get(&series.labels)
+                    .map_or(0, |known| known.samples.len());
+                if n_known < series.samples.len() {
+                    all.insert(series.labels.clone(), series);
                 }
             }
         }

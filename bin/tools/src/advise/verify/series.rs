@@ -10,10 +10,8 @@ use varve_model::{Labels, Matcher, Sample};
 use varve_promql::print_matchers;
 
 use super::reads::LOOKBACK_MS;
+use crate::advise::server::METRICS_MAX;
 use crate::query::response::{Data, Labels as LabelMap, Stream, Value};
-
-/// Maximum number of metrics of a server.
-const METRICS_MAX: usize = 200_000;
 
 /// The series of a server in a range. The client bounds the size of each response, and a response
 /// with a warning is an error: it may be incomplete.
