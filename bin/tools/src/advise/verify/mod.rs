@@ -159,6 +159,13 @@ enum Effect {
     Unknown(String),
 }
 
+impl Effect {
+    /// Returns `true` if the selection loses or gains series: nothing else can be worse.
+    fn loses_or_gains(&self) -> bool {
+        matches!(self, Self::Changes(change, ..) if *change >= SelectionChange::Enters)
+    }
+}
+
 struct Verifier {
     series: StoredSeries,
     relabeling: Relabeling,
@@ -178,7 +185,8 @@ impl Verifier {
             let applied = listed.and_then(|all| self.apply(needs, &all, &mut effects));
             if let Err(error) = applied {
                 for (idx, reader) in needs.readers() {
-                    if reader.reads(&metric) {
+                    let is_changed = effects.get(&idx).is_some_and(Effect::loses_or_gains);
+                    if reader.reads(&metric) && !is_changed {
                         effects.insert(idx, Effect::Unknown(format!("{metric}: {error:#}")));
                     }
                 }
@@ -201,7 +209,7 @@ impl Verifier {
             }
             for (idx, change) in needs.selection_changes(before, after.as_ref()) {
                 match effects.get_mut(&idx) {
-                    Some(Effect::Unknown(_)) => {}
+                    Some(Effect::Unknown(_)) if change < SelectionChange::Enters => {}
                     Some(Effect::Changes(worst, n_series, _)) if *worst == change => *n_series += 1,
                     Some(Effect::Changes(worst, ..)) if *worst > change => {}
                     _ => {
