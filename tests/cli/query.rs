@@ -239,13 +239,29 @@ fn a_url_is_never_another_argument_than_the_server() {
         &["query", "explain"],
         &["rules", "explain"],
         &["rules", "backtest", "--start=0"],
-        &["rules", "backfill", "--start=0", "--path=."],
         &["relabel", "enable"],
     ] {
         let output = varve(&[args, &[url]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
         let errors = text(&output.stderr);
         assert!(errors.contains("this is the server"), "{args:?}: {errors}");
+    }
+    for (args, expect) in [
+        (&[url][..], "this is the server, and the files are missing"),
+        (
+            &["a", url],
+            "http://127.0.0.1:1: the server is the first argument",
+        ),
+        (
+            &["--url", url, url, "a"],
+            "the first argument or --url, not both",
+        ),
+    ] {
+        let backfill = ["rules", "backfill", "--start=0", "--path=."];
+        let output = varve(&[&backfill, args].concat());
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(expect), "{args:?}: {errors}");
     }
 }
 

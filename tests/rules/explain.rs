@@ -206,48 +206,107 @@ fn a_backtest_finds_when_alerts_would_have_fired_and_writes_nothing() {
 fn a_backfill_writes_recording_rules_over_history_once() {
     let fixture = Fixture::start_with("groups: []", &["--web.enable-admin-api"]);
     let from_ms = write_history(&fixture);
-    let rules = "groups: [{name: g, interval: 10s, rules: [
-        {record: 'r:sum', expr: sum(m), labels: {l: x}}, {record: 'r:twice', expr: 2 * r:sum}, {alert: A, expr: m}]}]";
-    let file = fixture.config.dir().join("new.yml");
+    // A rule reads a later one of the same group, and one of another file.
+    let first = "groups: [{name: g, interval: 10s, rules: [
+        {record: 'r:twice', expr: 2 * r:sum}, {record: 'r:sum', expr: sum(r:high), labels: {l: x}},
+        {record: 'r:self', expr: 'count(r:self offset 10s) or vector(0)'}, {alert: A, expr: m}]}]";
+    let second = "groups: [{name: h, interval: 10s, rules: [{record: 'r:high', expr: m > 1}]}]";
+    let files = [("first.yml", first), ("second.yml", second)].map(|(name, rules)| {
+        let path = fixture.config.dir().join(name);
+        std::fs::write(&path, rules).expect("write the file");
+        path.display().to_string()
+    });
+    let dir = fixture.server.data_dir().display().to_string();
+    let url = fixture.http().url("");
+    let [start, end] = [0, 450].map(|s| (from_ms / 1000 + s).to_string());
+    let run = || {
+        let output = varve(&[
+            "rules", "backfill", &url, &files[0], &files[1], "--path", &dir, "--start", &start,
+            "--end", &end,
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+        assert!(
+            stderr.contains("rule \"r:self\" reads series that depend on its own"),
+            "{stderr}"
+        );
+        stdout
+    };
+    let text = run();
+    // The history has the value 5 for 300 seconds, and is 1 afterwards.
+    for rule in ["r:high", "r:sum", "r:twice"] {
+        assert!(text.contains(&format!("{rule}: 30 new samples")), "{text}");
+    }
+    let found = |query: &str, after_s: i64| {
+        let time = (from_ms / 1000 + after_s).to_string();
+        let params = [("query", query), ("time", &time)];
+        let data = fixture.http().query("/api/v1/query", &params).data();
+        data["result"].clone()
+    };
+    let first = wait_for("the samples", || {
+        Some(found("r:twice[10m]", 450)).filter(|found| found[0]["values"].as_array().is_some())
+    });
+    assert_eq!(first[0]["metric"], json!({"__name__": "r:twice", "l": "x"}));
+    let values = first[0]["values"].as_array().expect("a list");
+    assert!(
+        values.len() == 30 && values.iter().all(|sample| sample[1] == "10"),
+        "{first}"
+    );
+    // The series end when they have no value any more, not after the lookback of five minutes.
+    for (after_s, n_series) in [(290, 1), (320, 0)] {
+        let current = found("r:twice", after_s);
+        assert_eq!(
+            current.as_array().map(Vec::len),
+            Some(n_series),
+            "{after_s}"
+        );
+    }
+
+    assert!(run().contains("r:twice: 0 new samples"));
+    assert_eq!(found("r:twice[10m]", 450), first);
+}
+
+#[test]
+fn a_backfill_leaves_out_evaluations_that_fail() {
+    let fixture = Fixture::start_with("groups: []", &["--web.enable-admin-api"]);
+    let from_ms = write_history(&fixture);
+    let now_ms = from_ms + 590_000;
+    let other: Vec<_> = (0..5)
+        .map(|i| (now_ms - 300_000 + i * 10_000, 1.0))
+        .collect();
+    fixture
+        .http()
+        .write(&WriteRequest::new([series(
+            &[("__name__", "m"), ("a", "1"), ("b", "2")],
+            &other,
+        )]))
+        .expect_status(204);
+    let rules =
+        "groups: [{name: g, interval: 10s, rules: [{record: r, expr: vector(1) * on () m}]}]";
+    let file = fixture.config.dir().join("rules.yml");
     std::fs::write(&file, rules).expect("write the file");
     let (file, dir) = (
         file.display().to_string(),
         fixture.server.data_dir().display().to_string(),
     );
-    let (url, [start, end]) = (
-        format!("--url={}", fixture.http().url("")),
-        [0, 200].map(|s| (from_ms / 1000 + s).to_string()),
-    );
-    let args = [
-        "rules", "backfill", &file, &url, "--path", &dir, "--start", &start, "--end", &end,
-    ];
-    let text = printed(&args);
+    let url = fixture.http().url("");
+    let [start, end] = [0, 580].map(|s| (from_ms / 1000 + s).to_string());
+    let output = varve(&[
+        "rules", "backfill", &url, &file, "--path", &dir, "--start", &start, "--end", &end,
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+    // The second series is there from the 29th evaluation on, to the end because of the lookback.
     assert!(
-        text.contains("r:sum: 20 new samples") && text.contains("r:twice: 20 new samples"),
-        "{text}"
+        stdout.contains("r: 29 new samples, 29 failed evaluations"),
+        "{stdout}"
     );
-    let found = || {
-        let time = (from_ms / 1000 + 200).to_string();
-        let data = fixture
-            .http()
-            .query(
-                "/api/v1/query",
-                &[("query", "r:twice[10m]"), ("time", &time)],
-            )
-            .data();
-        data["result"].clone()
-    };
-    let first = wait_for("the samples", || {
-        Some(found()).filter(|found| found[0]["values"].as_array().is_some())
-    });
-    assert_eq!(first[0]["metric"], json!({"__name__": "r:twice", "l": "x"}));
-    let values = first[0]["values"].as_array().expect("a list");
     assert!(
-        values.len() == 20 && values.iter().all(|sample| sample[1] == "10"),
-        "{first}"
+        stderr.contains("rule \"r\" fails at ") && stderr.contains("many-to-many"),
+        "{stderr}"
     );
-    assert!(printed(&args).contains("r:twice: 0 new samples"));
-    assert_eq!(found(), first);
 }
 
 #[test]

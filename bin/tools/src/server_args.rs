@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result, bail, ensure};
 use clap::Args;
 use varve_advise::usage::TOOLS_AGENT;
 use varve_client::{Access, Client, ClientOptions, Url};
@@ -32,6 +32,21 @@ pub struct ServerArgs {
 
     #[command(flatten)]
     pub(crate) access: AccessArgs,
+}
+
+/// Files, and the server as the first argument or as `--url`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FilesArgs {
+    /// Rule files; the server may come first [default: http://127.0.0.1:9898]
+    #[arg(value_name = "FILE", required = true)]
+    server_and_files: Vec<PathBuf>,
+
+    /// Server
+    #[arg(long, alias = "server", value_name = "URL", value_parser = Url::parse)]
+    url: Option<Url>,
+
+    #[command(flatten)]
+    access: AccessArgs,
 }
 
 /// The server, and the format in which its response is printed.
@@ -81,8 +96,7 @@ impl ServerArgs {
 
     /// Returns the server, or the default one.
     pub(crate) fn url(&self) -> Url {
-        let url = self.given().cloned();
-        url.unwrap_or_else(|| Url::parse(DEFAULT).expect("the default is a URL"))
+        self.given().cloned().unwrap_or_else(default_url)
     }
 
     /// Creates a client of the server. Its queries do not count as uses of what they read.
@@ -99,6 +113,46 @@ impl ServerArgs {
     /// If a file cannot be read or is invalid.
     pub(crate) fn query_client(&self) -> Result<Client> {
         self.access.client_as(&self.url(), QUERY_AGENT)
+    }
+}
+
+impl FilesArgs {
+    /// Returns the files.
+    ///
+    /// # Errors
+    /// If there is none, or one of them is a server.
+    pub(crate) fn files(&self) -> Result<&[PathBuf]> {
+        let files = match &*self.server_and_files {
+            [first, files @ ..] if is_server(first) => files,
+            files => files,
+        };
+        ensure!(
+            !files.is_empty(),
+            "this is the server, and the files are missing"
+        );
+        if let Some(second) = files.iter().find(|file| is_server(file)) {
+            bail!("{}: the server is the first argument", second.display());
+        }
+        Ok(files)
+    }
+
+    /// Creates a client of the server. Its queries do not count as uses of what they read.
+    ///
+    /// # Errors
+    /// If two servers are given, or a file cannot be read or is invalid.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let first = self.server_and_files.first().filter(|path| is_server(path));
+        let first = first
+            .and_then(|path| path.to_str())
+            .map(Url::parse)
+            .transpose()
+            .map_err(Error::msg)?;
+        ensure!(
+            first.is_none() || self.url.is_none(),
+            "the server is the first argument or --url, not both"
+        );
+        let given = first.or_else(|| self.url.clone());
+        self.access.client(&given.unwrap_or_else(default_url))
     }
 }
 
@@ -159,11 +213,20 @@ pub(crate) fn not_a_server(text: &str) -> Result<String, String> {
 
 /// Accepts a path beside a server, like [`not_a_server`].
 pub(crate) fn path_not_a_server(path: PathBuf) -> Result<PathBuf, String> {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    if bytes.starts_with(b"http://") || bytes.starts_with(b"https://") {
+    if is_server(&path) {
         return Err("this is the server, and the argument is missing".to_owned());
     }
     Ok(path)
+}
+
+/// Returns `true` if an argument looks like a server.
+fn is_server(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.starts_with(b"http://") || bytes.starts_with(b"https://")
+}
+
+fn default_url() -> Url {
+    Url::parse(DEFAULT).expect("the default is a URL")
 }
 
 /// Splits `name=value`, or `name:value`, which promtool accepts too.

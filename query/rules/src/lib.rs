@@ -33,7 +33,7 @@ pub mod unit_test;
 pub use alert::{Alert, AlertState, Notification, RestoreOptions};
 pub use alerts_max::AlertsMax;
 pub use group::{
-    EvaluationDurations, Group, GroupSettings, GroupStatus, Mode, RemovedGroup, batches,
+    EvaluationDurations, Group, GroupSettings, GroupStatus, Levels, Mode, RemovedGroup, levels,
 };
 pub use rule_set::{RuleSet, RuleSetChange};
 pub use threads::Threads;

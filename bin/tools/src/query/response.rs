@@ -159,6 +159,25 @@ impl Data {
     }
 }
 
+/// Returns the data of a response as a type of this module, without the tree that [`Data`] holds in
+/// between: for large results.
+///
+/// # Errors
+/// As [`Data::parse`] and [`Data::read`].
+pub(crate) fn read_data<T: DeserializeOwned>(response: &Response) -> Result<T> {
+    #[derive(Deserialize)]
+    struct Success<T> {
+        data: T,
+    }
+
+    if !response.is_success() {
+        Data::parse(response)?;
+    }
+    let success: Success<T> =
+        serde_json::from_slice(&response.body).context("query error: bad_response")?;
+    Ok(success.data)
+}
+
 /// Serializes a time rounded to milliseconds, without a fraction if it is a whole number of
 /// seconds.
 fn time<S: Serializer>(time_s: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -171,7 +190,9 @@ fn time<S: Serializer>(time_s: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 
 /// A float as a string, as Go prints it.
 mod float {
-    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use std::fmt;
+
+    use serde::{Deserializer, Serializer, de};
     use varve_promql::decimal::Plain;
 
     pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -179,9 +200,23 @@ mod float {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse()
-            .map_err(|_| de::Error::custom(format!("{text:?} is not a number")))
+        deserializer.deserialize_str(FloatVisitor)
+    }
+
+    /// Parses the string without a copy: results have millions.
+    struct FloatVisitor;
+
+    impl de::Visitor<'_> for FloatVisitor {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number as a string")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
+            text.parse()
+                .map_err(|_| E::custom(format!("{text:?} is not a number")))
+        }
     }
 }
 

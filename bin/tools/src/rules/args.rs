@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use varve_model::TimeRange;
 use varve_system::quantity::parse_duration;
 
-use crate::server_args::{ServerArgs, ViewArgs, not_a_server, path_not_a_server};
+use crate::server_args::{FilesArgs, ViewArgs, not_a_server, path_not_a_server};
 use crate::time::parse_time_ms;
 
 /// `varve rules ...`.
@@ -19,7 +19,7 @@ pub enum RulesCommand {
     Explain(RulesExplainArgs),
     /// Show when the alerts of a rule file would have fired; writes nothing
     Backtest(BacktestArgs),
-    /// Write the recording rules of a file over history
+    /// Write the recording rules of files over history
     Backfill(RulesBackfillArgs),
 }
 
@@ -61,16 +61,11 @@ pub struct BacktestArgs {
 /// Arguments of `varve rules backfill`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    allow_missing_positional = true,
-    after_help = "The server needs --web.enable-admin-api. Samples that the server has already are not written again."
+    after_help = "Rules may read those of other files. The server needs --web.enable-admin-api. Samples that the server has already are not written again."
 )]
 pub struct RulesBackfillArgs {
     #[command(flatten)]
-    pub(super) server: ServerArgs,
-
-    /// Rule file
-    #[arg(value_name = "FILE", value_parser = PathBufValueParser::new().try_map(path_not_a_server))]
-    pub(super) file: PathBuf,
+    pub(super) rules: FilesArgs,
 
     /// Data directory of the server
     #[arg(long, value_name = "DIR")]

@@ -18,17 +18,15 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_env::{Fs, RealFs};
 use varve_ingest::text::{BadLine, Line, LineReader, Pairs, TextFormat};
 use varve_model::histogram::Histogram;
 use varve_model::{Labels, Sample};
-use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
-use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
 
 use super::args::TsdbBackfillArgs;
 use super::columns;
 use super::list::{header, row, size_of};
+use super::write_block::{Samples, write_block};
 use crate::data_dir::ensure_takes_prometheus_blocks;
 use crate::output::counted;
 
@@ -59,7 +57,9 @@ pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()
     let mut n_repeated = 0;
     for windows in groups(&counts)? {
         for (window, series) in backfill.samples(&windows).context("process blocks")? {
-            let (meta, repeated) = backfill.write(window, series).context("process blocks")?;
+            let name = format!("backfill-{window}");
+            let (meta, repeated) =
+                write_block(&args.output, &name, series).context("process blocks")?;
             n_repeated += repeated;
             if !args.quiet {
                 let mut rows = if wrote_header {
@@ -79,13 +79,6 @@ pub(super) fn backfill(args: &TsdbBackfillArgs, format: TextFormat) -> Result<()
         eprintln!("skipped {skipped}: the series has another value with the same timestamp");
     }
     Ok(())
-}
-
-/// Samples of a series, in the order of the file.
-#[derive(Debug, Clone, Default)]
-struct Samples {
-    floats: Vec<Sample>,
-    histograms: Vec<(i64, Arc<Histogram>)>,
 }
 
 /// Samples of a series in a line.
@@ -232,110 +225,6 @@ impl Backfill<'_> {
         }
         Ok(())
     }
-
-    /// Writes the block of a window. Also returns the number of skipped samples with another value.
-    fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
-        let mut series: Vec<_> = series.into_iter().collect();
-        series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
-        let texts: BTreeSet<&str> = series
-            .iter()
-            .flat_map(|(labels, _)| labels.iter())
-            .flat_map(|(name, value)| [name, value])
-            .collect();
-        let symbols: Vec<&str> = texts.into_iter().collect();
-        let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let mut writer = BlockWriter::create(
-            &fs,
-            &self.args.output,
-            &format!("backfill-{window}"),
-            &symbols,
-        )?;
-        let mut min_ms = i64::MAX;
-        let mut max_ms = i64::MIN;
-        let mut n_repeated = 0;
-        for (labels, samples) in &series {
-            let mut samples = samples.clone();
-            n_repeated += samples.sort();
-            let times = samples.time_range();
-            min_ms = min_ms.min(times.0);
-            max_ms = max_ms.max(times.1);
-            writer.add(labels.iter(), &samples.encode())?;
-        }
-        let description = Description {
-            min_ms,
-            max_ms: max_ms.saturating_add(1),
-            ..Description::default()
-        };
-        Ok((writer.finish(description)?, n_repeated))
-    }
-}
-
-impl Samples {
-    fn append(&mut self, mut other: Self) {
-        self.floats.append(&mut other.floats);
-        self.histograms.append(&mut other.histograms);
-    }
-
-    /// Sorts the samples and keeps one per timestamp. Returns the number of removed samples with
-    /// another value than the one that is kept.
-    fn sort(&mut self) -> u64 {
-        let mut n_repeated = 0;
-        // The sort is stable: samples with one timestamp stay in file order.
-        self.floats.sort_by_key(|sample| sample.timestamp_ms);
-        self.floats.dedup_by(|sample, first| {
-            let is_repeated = sample.timestamp_ms == first.timestamp_ms;
-            n_repeated += u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
-            is_repeated
-        });
-
-        self.histograms
-            .sort_by_key(|(timestamp_ms, _)| *timestamp_ms);
-        self.histograms.dedup_by(|sample, first| {
-            let is_repeated = sample.0 == first.0;
-            n_repeated += u64::from(is_repeated && !sample.1.is_same(&first.1));
-            is_repeated
-        });
-        let floats = &self.floats;
-        self.histograms.retain(|(timestamp_ms, _)| {
-            let is_repeated = floats
-                .binary_search_by_key(timestamp_ms, |sample| sample.timestamp_ms)
-                .is_ok();
-            n_repeated += u64::from(is_repeated);
-            !is_repeated
-        });
-        n_repeated
-    }
-
-    /// Returns the first and the last timestamp of sorted samples.
-    fn time_range(&self) -> (i64, i64) {
-        let floats = self.floats.iter().map(|sample| sample.timestamp_ms);
-        let times = floats.chain(
-            self.histograms
-                .iter()
-                .map(|(timestamp_ms, _)| *timestamp_ms),
-        );
-        times.fold((i64::MAX, i64::MIN), |(min_ms, max_ms), timestamp_ms| {
-            (min_ms.min(timestamp_ms), max_ms.max(timestamp_ms))
-        })
-    }
-
-    /// Encodes sorted samples.
-    fn encode(self) -> Vec<Chunk> {
-        let mut encoder = Encoder::new(StartTimestamps::Drop);
-        let mut histograms = self.histograms.into_iter().peekable();
-        for sample in self.floats {
-            while let Some((timestamp_ms, histogram)) =
-                histograms.next_if(|(timestamp_ms, _)| *timestamp_ms < sample.timestamp_ms)
-            {
-                encoder.push_histogram(timestamp_ms, histogram, 0);
-            }
-            encoder.push(sample, 0);
-        }
-        for (timestamp_ms, histogram) in histograms {
-            encoder.push_histogram(timestamp_ms, histogram, 0);
-        }
-        encoder.finish()
-    }
 }
 
 /// Returns the labels of a series. Labels of the command line replace labels of the line.
@@ -393,6 +282,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use varve_env::RealFs;
     use varve_env::damage::DamageReport;
     use varve_ingest::text::NanMeaning;
     use varve_model::SampleColumns;

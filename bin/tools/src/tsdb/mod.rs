@@ -21,10 +21,10 @@ mod import;
 mod label_stats;
 mod list;
 mod source;
+mod write_block;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use varve_env::damage::DamageReport;
@@ -35,11 +35,12 @@ pub use args::TsdbCommand;
 
 use crate::report::{damage_lines, print_losses};
 use crate::verdict;
-use args::{CreateBlocksCommand, ImportArgs, TsdbBackfillArgs};
+use args::{CreateBlocksCommand, ImportArgs};
 use dump::Format;
 use export::export;
 use import::import;
 use source::Visited;
+pub(crate) use write_block::{Samples, write_block};
 
 /// Runs `varve tsdb ...`.
 pub fn run(command: &TsdbCommand) -> ExitCode {
@@ -70,24 +71,14 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
     }
 }
 
-/// Builds blocks from a file in the OpenMetrics format and puts them where the server of the data
-/// directory `path` imports them from. Uses the empty directory `scratch`.
+/// Puts the Prometheus blocks of a directory where the server of the data directory `path` imports
+/// them from.
 ///
 /// # Errors
-/// If the file is invalid, and for I/O errors.
-pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
-    let args = TsdbBackfillArgs {
-        input: input.to_owned(),
-        output: scratch.to_owned(),
-        human_readable: false,
-        quiet: true,
-        labels: Vec::new(),
-        max_block_duration: Duration::from_secs(2 * 3600),
-        nan: None,
-    };
-    backfill::backfill(&args, TextFormat::OpenMetrics)?;
+/// If another import is running, and for I/O errors.
+pub(crate) fn stage_blocks(blocks: &Path, path: &Path) -> Result<()> {
     import::stage(&ImportArgs {
-        source: scratch.to_owned(),
+        source: blocks.to_owned(),
         path: path.to_owned(),
         block_labels: Vec::new(),
     })

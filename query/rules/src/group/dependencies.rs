@@ -4,6 +4,8 @@
 //! the order of the file, so that their results equal the results of a sequential evaluation. All
 //! other rules are independent.
 
+use std::collections::BTreeSet;
+
 use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
 use varve_promql::selectors;
@@ -12,8 +14,7 @@ use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::file::{RuleDefinition, RuleKind};
 
 /// Returns batches of rules by index. The rules of a batch are independent. Batches run in order.
-#[must_use]
-pub fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
+pub(super) fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
     let reads: Vec<Vec<Vec<Matcher>>> = rules
         .iter()
         .map(|rule| selectors(&rule.expr.tree))
@@ -39,6 +40,73 @@ pub fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
     batches
 }
 
+/// Recording rules of several groups in an order in which each one comes after those that it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Levels {
+    /// The rules by index. The rules of a level read those of earlier levels only.
+    pub levels: Vec<Vec<usize>>,
+    /// Rules that read series that depend on their own. They come before the other rules of such a
+    /// cycle.
+    pub cyclic: Vec<usize>,
+}
+
+/// Orders recording rules, in whatever groups and files they are.
+#[must_use]
+pub fn levels(rules: &[&RuleDefinition]) -> Levels {
+    let reads = Reads {
+        rules,
+        selectors: rules
+            .iter()
+            .map(|rule| selectors(&rule.expr.tree))
+            .collect(),
+    };
+    let mut ordered = Levels {
+        levels: Vec::new(),
+        cyclic: Vec::new(),
+    };
+    let mut left: Vec<usize> = (0..rules.len()).collect();
+    while !left.is_empty() {
+        let mut level = left.clone();
+        level.retain(|&idx| reads.among(&left, idx).is_empty());
+        if level.is_empty() {
+            let in_cycle = left.iter().find(|&&idx| reads.reaches_itself(&left, idx));
+            level.extend(in_cycle);
+            ordered.cyclic.extend(&level);
+        }
+        left.retain(|idx| !level.contains(idx));
+        ordered.levels.push(level);
+    }
+    ordered
+}
+
+/// Which rules read which others.
+struct Reads<'a> {
+    rules: &'a [&'a RuleDefinition],
+    selectors: Vec<Vec<Vec<Matcher>>>,
+}
+
+impl Reads<'_> {
+    /// Returns those of `others` that a rule may read.
+    fn among(&self, others: &[usize], idx: usize) -> Vec<usize> {
+        let others = others.iter().copied();
+        others
+            .filter(|&other| may_read(&self.selectors[idx], self.rules[other]))
+            .collect()
+    }
+
+    /// Returns `true` if a rule may read its own series, directly or through `others`.
+    fn reaches_itself(&self, others: &[usize], start: usize) -> bool {
+        let mut reached: BTreeSet<usize> = BTreeSet::new();
+        let mut to_visit = self.among(others, start);
+        while let Some(idx) = to_visit.pop() {
+            if reached.insert(idx) {
+                to_visit.extend(self.among(others, idx));
+            }
+        }
+        reached.contains(&start)
+    }
+}
+
 fn writes_same(a: &RuleDefinition, b: &RuleDefinition) -> bool {
     let have_same_kind = matches!(
         (&a.kind, &b.kind),
@@ -58,7 +126,10 @@ pub(super) fn may_read<S: AsRef<[Matcher]>>(selectors: &[S], rule: &RuleDefiniti
                 .all(|matcher| matcher.matches(value))
         };
         match rule.kind {
-            RuleKind::Recording => passes(METRIC_NAME, &rule.name),
+            RuleKind::Recording => {
+                passes(METRIC_NAME, &rule.name)
+                    && rule.labels.iter().all(|(name, value)| passes(name, value))
+            }
             RuleKind::Alerting(_) => {
                 (passes(METRIC_NAME, ALERTS) || passes(METRIC_NAME, ALERTS_FOR_STATE))
                     && passes(ALERT_NAME, &rule.name)
@@ -91,6 +162,45 @@ mod tests {
             expect,
             "{rules:?}"
         );
+    }
+
+    #[test]
+    fn rules_of_several_groups_are_ordered_by_what_they_read() {
+        let text = "groups:
+- name: g
+  rules: [{record: c, expr: a + b}, {record: a, expr: x}]
+- name: h
+  rules: [{record: b, expr: 'rate(a[5m])'}, {record: a, expr: y}]
+- name: i
+  rules:
+  - {record: n, labels: {state: free}, expr: 'n{state=\"all\"} - n{state=\"used\"}'}
+  - {record: n, labels: {state: all}, expr: x}
+  - {record: n, labels: {state: used}, expr: x + y}
+  - {record: last, expr: self + s}
+  - {record: self, expr: self offset 1m}
+  - {record: s, expr: t + c}
+  - {record: t, expr: s}
+";
+        let parsed = parse(text, &Options::default()).unwrap();
+        let groups = &parsed.files[0].groups;
+        let rules: Vec<&RuleDefinition> = groups.iter().flat_map(|group| &group.rules).collect();
+        let expect = Levels {
+            levels: vec![
+                vec![1, 3, 5, 6],
+                vec![2, 4],
+                vec![0],
+                vec![8],
+                vec![9],
+                vec![7, 10],
+            ],
+            cyclic: vec![8, 9],
+        };
+        assert_eq!(levels(&rules), expect);
+        let none = Levels {
+            levels: Vec::new(),
+            cyclic: Vec::new(),
+        };
+        assert_eq!(levels(&[]), none);
     }
 
     #[test]

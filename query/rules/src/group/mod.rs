@@ -21,7 +21,7 @@ mod restart;
 mod tests;
 mod write;
 
-pub use dependencies::batches;
+pub use dependencies::{Levels, levels};
 pub use evaluate::{EvaluationDurations, Mode};
 pub use group::{Group, GroupSettings, GroupStatus};
 pub use reload::RemovedGroup;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use varve_env::damage::DamageReport;
+use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, RealFs};
+use varve_model::TimeRange;
 use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::recover::{ExemplarsAndMetadata, import_head};
@@ -45,21 +47,37 @@ impl ImportArgs {
 
 /// The result of building blocks.
 pub(super) struct Staged {
-    verdict: Verdict,
-    n_samples: u64,
+    damage: DamageReport,
+    built: Built,
+    totals: SampleTotals,
+    /// The time ranges of the Prometheus blocks.
+    source_ranges: Vec<TimeRange>,
     /// What the blocks do not store; `None` if the source has no WAL.
     exemplars_and_metadata: Option<ExemplarsAndMetadata>,
+}
+
+impl Staged {
+    fn print(&self) {
+        eprint!("{}", damage_lines(&self.damage));
+        println!(
+            "built {} blocks with {} samples",
+            self.built.n_blocks, self.built.n_samples
+        );
+        print!("{}", totals_table(&self.totals, "written"));
+        print!("{}", overlap_line(self.source_ranges.clone()));
+    }
 }
 
 /// Builds blocks from a Prometheus data directory, then imports all of them at once.
 pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
     let staged = stage(args)?;
+    staged.print();
     let n_imported = import_staged(args, staged.exemplars_and_metadata)?;
-    if staged.n_samples == 0 && n_imported == 0 {
+    if staged.built.n_samples == 0 && n_imported == 0 {
         eprintln!("nothing was imported from {:?}", args.source);
         return Ok(Verdict::Damaged);
     }
-    Ok(staged.verdict)
+    Ok(Verdict::new(&staged.damage, &staged.totals))
 }
 
 /// Builds blocks and puts them where the store imports them from.
@@ -88,17 +106,13 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     };
     let built = staging.built();
     let totals = staging.totals().clone();
-    let overlap_line = overlap_line(staging.source_ranges().to_vec());
+    let source_ranges = staging.source_ranges().to_vec();
     staging.hand_over(&*fs, &args.path.join("import"))?;
-    eprint!("{}", damage_lines(&damage));
-    println!(
-        "built {} blocks with {} samples",
-        built.n_blocks, built.n_samples
-    );
-    print!("{}{overlap_line}", totals_table(&totals, "written"));
     Ok(Staged {
-        verdict: Verdict::new(&damage, &totals),
-        n_samples: built.n_samples,
+        damage,
+        built,
+        totals,
+        source_ranges,
         exemplars_and_metadata,
     })
 }

@@ -1,0 +1,155 @@
+//! `varve rules backfill`: evaluates the recording rules of files over history, and imports their
+//! samples.
+//!
+//! Rules are ordered by what they read, in whatever groups and files they are. The rules of a level
+//! are evaluated and imported before those of the next one, so each one reads the samples of the
+//! same backfill, and of the same time, where a running server may still read those of one interval
+//! before. A series that ends gets a staleness marker, as a running server writes it. Samples that
+//! the server has already are left out, so a repetition writes nothing.
+//!
+//! Bounds: [`rule::STEPS_MAX`] evaluations per request, and fewer where the server or the client
+//! rejects the result as too large; [`blocks::SAMPLES_MAX`] samples in memory.
+//!
+//! Crash: imported levels remain. A repetition evaluates everything again and writes the rest.
+
+mod blocks;
+mod rule;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use varve_model::TimeRange;
+use varve_prometheus::recover::WINDOW_MS;
+use varve_promql::Features;
+use varve_rules::file::{self, GroupDefinition, Options, RuleDefinition, RuleKind};
+use varve_rules::schedule::Schedule;
+use varve_rules::{Time, levels};
+
+use self::blocks::Blocks;
+use self::rule::{Rule, Times};
+use super::args::RulesBackfillArgs;
+use crate::scratch_dir::ScratchDir;
+
+/// Evaluates the rules of files and imports their samples.
+pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
+    ensure!(
+        args.path.is_dir(),
+        "--path: {:?} is not a directory",
+        args.path
+    );
+    let mut client = args.rules.client()?;
+    let range = args.range.range();
+    let mut rules = read_rules(args, range)?;
+    let definitions: Vec<&RuleDefinition> = rules.iter().map(|rule| &rule.definition).collect();
+    let ordered = levels(&definitions);
+    for &idx in &ordered.cyclic {
+        eprintln!(
+            "rule {:?} reads series that depend on its own: it is evaluated without their samples of this backfill",
+            rules[idx].definition.name
+        );
+    }
+
+    let scratch = ScratchDir::create(None)?;
+    for (level_idx, level) in ordered.levels.iter().enumerate() {
+        let dir = scratch.path().join(format!("level-{level_idx}"));
+        let mut blocks = Blocks::create(dir)?;
+        for window in windows(range) {
+            for &idx in level {
+                let rule = &mut rules[idx];
+                rule.evaluate(&mut client, window, &mut blocks)
+                    .with_context(|| format!("rule {:?}", rule.definition.name))?;
+            }
+            blocks.flush()?;
+        }
+        for &idx in level {
+            println!("{}", rules[idx].summary());
+        }
+        blocks.import(&mut client, &args.path)?;
+    }
+    let n_failed = rules.iter().filter(|rule| rule.has_failed()).count();
+    if n_failed > 0 {
+        bail!("the evaluation of {n_failed} rules failed at some times, which have no samples");
+    }
+    Ok(())
+}
+
+/// Returns the recording rules of the files, in file order.
+fn read_rules(args: &RulesBackfillArgs, range: TimeRange) -> Result<Vec<Rule>> {
+    let options = Options {
+        features: Features::all(),
+        ..Options::default()
+    };
+    let mut rules = Vec::new();
+    for path in args.rules.files()? {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))?;
+        let parsed = file::parse(&text, &options).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            anyhow::anyhow!("{path:?}: {}", errors.join("; "))
+        })?;
+        for group in parsed.files.into_iter().flat_map(|file| file.groups) {
+            let times = times(args, range, &path.to_string_lossy(), &group)?;
+            let records = group
+                .rules
+                .into_iter()
+                .filter(|rule| matches!(rule.kind, RuleKind::Recording));
+            rules.extend(records.map(|rule| Rule::new(rule, times)));
+        }
+    }
+    Ok(rules)
+}
+
+/// Returns the times of the samples of a group.
+fn times(
+    args: &RulesBackfillArgs,
+    range: TimeRange,
+    path: &str,
+    group: &GroupDefinition,
+) -> Result<Times> {
+    let interval = group
+        .interval_ms
+        .and_then(|ms| u64::try_from(ms).ok())
+        .map_or(args.evaluation_interval, Duration::from_millis);
+    ensure!(
+        !interval.is_zero(),
+        "--evaluation-interval must be positive"
+    );
+    let TimeRange { start_ms, end_ms } = range;
+    let schedule = Schedule::new(path, &group.name, interval);
+    let mut first = schedule.at_or_before(Time::from_ms(start_ms));
+    if first.ms() < start_ms {
+        first = schedule.after(first);
+    }
+    let offset_ms = group.query_offset_ms.unwrap_or(0);
+    Ok(Times {
+        first_ms: first.ms() - offset_ms,
+        last_ms: end_ms - offset_ms,
+        interval_ms: interval.as_millis() as i64,
+    })
+}
+
+/// Returns the windows of blocks that cover a range, and one before it, where the samples of
+/// groups with an offset begin.
+fn windows(range: TimeRange) -> impl Iterator<Item = TimeRange> {
+    let first = range.start_ms.div_euclid(WINDOW_MS) - 1;
+    let last = range.end_ms.div_euclid(WINDOW_MS);
+    (first..=last).map(|idx| TimeRange {
+        start_ms: idx * WINDOW_MS,
+        end_ms: (idx + 1) * WINDOW_MS - 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_cover_the_range_and_offsets() {
+        let range = TimeRange {
+            start_ms: WINDOW_MS,
+            end_ms: 2 * WINDOW_MS,
+        };
+        let starts: Vec<i64> = windows(range).map(|window| window.start_ms).collect();
+        assert_eq!(starts, [0, WINDOW_MS, 2 * WINDOW_MS]);
+        assert!(windows(range).all(|window| window.end_ms == window.start_ms + WINDOW_MS - 1));
+    }
+}
