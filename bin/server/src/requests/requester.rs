@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use varve_wire::active_requests::GrafanaSource;
 
-/// Who sent a query.
+/// Who sent a query. The usage record keeps a part of it, without users:
+/// [`Requester`](varve_advise::usage::Requester).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct QueryRequester {
     /// Empty without authentication.

@@ -28,7 +28,8 @@ const ENTRY_SIZE: usize = 128;
 /// A full table evicts one in this many of its entries.
 const EVICTED_SHARE: usize = 16;
 
-/// The sender of a query, by its headers.
+/// The sender of a query, by its headers. The record is kept for months, so it has no users: the
+/// server's `QueryRequester`, which is shown with running queries, has them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Requester {
     /// `User-Agent`
