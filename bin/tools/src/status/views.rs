@@ -6,15 +6,28 @@ use varve_system::quantity::print_time;
 use crate::output::table;
 
 /// A part of the state of a server: its path, the list in the response, and the columns of its
-/// table with their location in an element.
+/// table.
 pub(super) struct View {
     pub(super) path: &'static str,
     list: &'static str,
     /// The location of the sum of all elements, and the first cell of its row.
     total: Option<(&'static str, &'static str)>,
-    columns: &'static [(&'static str, &'static str)],
+    /// Groups of columns, from left to right.
+    columns: &'static [&'static [Column]],
 }
 
+/// The head of a column, and the location of its cells in an element.
+type Column = (&'static str, &'static str);
+
+/// The requester of a query.
+const REQUESTER: &[Column] = &[
+    ("user", "/user"),
+    ("dashboard", "/dashboard"),
+    ("panel", "/panel"),
+    ("grafana rule", "/grafanaRule"),
+    ("grafana user", "/grafanaUser"),
+    ("user agent", "/userAgent"),
+];
 /// Columns that are left out if all cells are empty.
 const OPTIONAL: &[&str] = &[
     "user",
@@ -29,7 +42,7 @@ pub(super) const TEAMS: View = View {
     path: "/api/v1/status/teams",
     list: "/teams",
     total: Some(("/all", "all teams")),
-    columns: &[
+    columns: &[&[
         ("team", "/team"),
         ("active series", "/use/activeSeries"),
         ("guaranteed", "/guaranteed/activeSeries"),
@@ -38,13 +51,13 @@ pub(super) const TEAMS: View = View {
         ("new series/s", "/use/newSeriesPerSecond"),
         ("samples/s", "/use/samplesPerSecond"),
         ("rejected series", "/seriesRejected"),
-    ],
+    ]],
 };
 pub(super) const HA: View = View {
     path: "/api/v1/status/ha",
     list: "/clusters",
     total: None,
-    columns: &[
+    columns: &[&[
         ("cluster", "/cluster"),
         ("leader", "/leader/replica"),
         ("silent ms", "/leader/silentMs"),
@@ -52,13 +65,13 @@ pub(super) const HA: View = View {
         ("standby", "/standbys/0/replica"),
         ("changes", "/changes"),
         ("deduplicated samples", "/samplesDeduplicated"),
-    ],
+    ]],
 };
 pub(super) const RELABEL: View = View {
     path: "/api/v1/status/relabel",
     list: "/rules",
     total: None,
-    columns: &[
+    columns: &[&[
         ("rule", "/name"),
         ("state", "/state"),
         ("series", "/series"),
@@ -67,26 +80,26 @@ pub(super) const RELABEL: View = View {
         ("disabling selector", "/disabledByUse/selector"),
         ("would be disabled by", "/wouldBeDisabledBy/who"),
         ("would-be disabling selector", "/wouldBeDisabledBy/selector"),
-    ],
+    ]],
 };
 pub(super) const REJECTS: View = View {
     path: "/api/v1/status/rejects",
     list: "/rejects",
     total: None,
-    columns: &[
+    columns: &[&[
         ("reason", "/reason"),
         ("requests", "/requests"),
         ("samples", "/samples"),
         ("last", "/lastMs"),
         ("sender", "/sender/userAgent"),
         ("example", "/example/text"),
-    ],
+    ]],
 };
 pub(super) const SENDERS: View = View {
     path: "/api/v1/status/senders",
     list: "/senders",
     total: None,
-    columns: &[
+    columns: &[&[
         ("address", "/address"),
         ("user", "/user"),
         ("user agent", "/userAgent"),
@@ -95,25 +108,22 @@ pub(super) const SENDERS: View = View {
         ("last", "/lastMs"),
         ("failed requests", "/failed"),
         ("last error", "/lastError"),
-    ],
+    ]],
 };
 pub(super) const QUERIES: View = View {
     path: "/api/v1/status/queries",
     list: "",
     total: None,
     columns: &[
-        ("id", "/id"),
-        ("stage", "/stage"),
-        ("age s", "/ageSeconds"),
-        ("memory bytes", "/memoryBytes"),
-        ("samples", "/samples"),
-        ("user", "/user"),
-        ("dashboard", "/dashboard"),
-        ("panel", "/panel"),
-        ("grafana rule", "/grafanaRule"),
-        ("grafana user", "/grafanaUser"),
-        ("user agent", "/userAgent"),
-        ("query", "/query"),
+        &[
+            ("id", "/id"),
+            ("stage", "/stage"),
+            ("age s", "/ageSeconds"),
+            ("memory bytes", "/memoryBytes"),
+            ("samples", "/samples"),
+        ],
+        REQUESTER,
+        &[("query", "/query")],
     ],
 };
 pub(super) const TOP: View = View {
@@ -121,26 +131,23 @@ pub(super) const TOP: View = View {
     list: "/queries",
     total: None,
     columns: &[
-        ("seconds", "/seconds"),
-        ("longest", "/secondsMax"),
-        ("queries", "/queries"),
-        ("failed", "/failed"),
-        ("samples", "/samples"),
-        ("memory bytes", "/memoryPeakBytes"),
-        ("user", "/user"),
-        ("dashboard", "/dashboard"),
-        ("panel", "/panel"),
-        ("grafana rule", "/grafanaRule"),
-        ("grafana user", "/grafanaUser"),
-        ("user agent", "/userAgent"),
-        ("query", "/shape"),
+        &[
+            ("seconds", "/seconds"),
+            ("longest", "/secondsMax"),
+            ("queries", "/queries"),
+            ("failed", "/failed"),
+            ("samples", "/samples"),
+            ("memory bytes", "/memoryPeakBytes"),
+        ],
+        REQUESTER,
+        &[("query", "/shape")],
     ],
 };
 pub(super) const REPLAY: View = View {
     path: "/api/v1/status/walreplay",
     list: "",
     total: None,
-    columns: &[("replayed files", "/current"), ("all files", "/max")],
+    columns: &[&[("replayed files", "/current"), ("all files", "/max")]],
 };
 
 impl View {
@@ -153,7 +160,8 @@ impl View {
         if elements.is_empty() {
             return "none\n".to_owned();
         }
-        let mut header: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
+        let columns = self.columns.concat();
+        let mut header: Vec<_> = columns.iter().map(|(head, _)| *head).collect();
         let mut rows: Vec<_> = elements.iter().map(|element| self.row(element)).collect();
         if let Some((pointer, name)) = self.total
             && let Some(total) = data.pointer(pointer)
@@ -177,7 +185,7 @@ impl View {
     /// Returns the cells of an element.
     fn row(&self, element: &Value) -> Vec<String> {
         let mut row = Vec::new();
-        for (_, pointer) in self.columns {
+        for (_, pointer) in self.columns.concat() {
             row.push(cell(pointer, element.pointer(pointer)));
         }
         row
