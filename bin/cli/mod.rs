@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(settings.query.concurrency_max, 20);
         assert_eq!(store.engine.samples_max, 50_000_000);
         assert_eq!(settings.query.lookback_delta_ms, 300_000);
-        assert_eq!(settings.web.listen_address, "127.0.0.1:9898");
+        assert_eq!(settings.web.listen_addresses, ["127.0.0.1:9898"]);
         assert_eq!(settings.web.response.buffer_size, 1 << 20);
         let flags = settings.flags_in_force(&Config::default());
         assert_eq!(flags["query.timeout"], "2m");
@@ -246,12 +246,15 @@ mod tests {
             "--enable-feature=search-api,b",
             "--web.listen-address",
             ":0",
+            "--web.listen-address=localhost:9",
         ])
         .settings;
         assert_eq!(settings.query.timeout, Duration::from_secs(5400));
         assert!(settings.web.search);
-        assert_eq!(settings.web.listen_address, "[::]:0");
+        assert_eq!(settings.web.listen_addresses, ["[::]:0", "localhost:9"]);
+        assert!(settings.web.external_url.as_str().ends_with(":0"));
         let flags = settings.flags_in_force(&Config::default());
+        assert_eq!(flags["web.listen-address"], ":0,localhost:9");
         assert_eq!(flags["query.timeout"], "1h30m");
         assert_eq!(flags["web.response-buffer"], "2MiB");
         assert_eq!(flags["query.cache-size"], "0B");

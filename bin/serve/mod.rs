@@ -159,7 +159,8 @@ async fn run(state: HttpState, start: Start) -> Result<()> {
         "Starting Varve"
     );
     let listeners = listen_to_all(&app.settings).await?;
-    let address = address_of(&listeners.web)?;
+    let first_listener = listeners.web.first();
+    let address = address_of(first_listener.expect("there is at least one address"))?;
     start_before_store(&state, alerting)?;
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(state.clone(), listeners, stopped));
@@ -324,8 +325,12 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
 
 /// Opens the listeners of the settings.
 async fn listen_to_all(settings: &ServerSettings) -> Result<Listeners> {
-    let web = listen(&settings.web.listen_address).await?;
-    tracing::info!(address = address_of(&web)?, "Listening");
+    let mut web = Vec::new();
+    for address in &settings.web.listen_addresses {
+        let listener = listen(address).await?;
+        tracing::info!(address = address_of(&listener)?, "Listening");
+        web.push(listener);
+    }
     let grpc = match &settings.web.grpc_address {
         Some(address) => Some(listen(address).await?),
         None => None,

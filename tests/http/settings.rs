@@ -136,6 +136,32 @@ fn the_scrape_interval_of_senders_is_shown() {
     );
 }
 
+/// Prometheus 3 listens on each address of a repeated flag, too.
+#[test]
+fn the_server_listens_on_each_address() {
+    let flag_of_port_0 = "--web.listen-address=127.0.0.1:0";
+    let mut server = Server::start(&[flag_of_port_0, flag_of_port_0]);
+    let log = server.log();
+    let addresses: Vec<_> = log
+        .lines()
+        .filter_map(|line| line.split_once("msg=Listening address="))
+        .map(|(_, address)| address.parse().expect("an address"))
+        .collect();
+    assert_eq!(addresses.len(), 2, "{log}");
+    let written = [series(&[("__name__", "a")], &[(now_ms(), 1.0)])];
+    Http::new(addresses[0])
+        .write(&WriteRequest::new(written))
+        .expect_status(204);
+    let found = Http::new(addresses[1]).query("/api/v1/query", &[("query", "a")]);
+    assert_eq!(
+        found.expect_status(200).data()["result"][0]["value"][1],
+        "1"
+    );
+    let shown = flag(server.http(), "--web.listen-address");
+    assert_eq!(shown, "127.0.0.1:0,127.0.0.1:0");
+    assert!(server.terminate().success());
+}
+
 /// `0s` in flags and no time in runtime information, as Prometheus shows it.
 #[test]
 fn no_limit_of_retention_is_shown_as_in_prometheus() {

@@ -30,9 +30,9 @@ pub struct ServeArgs {
     #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) config_auto_reload_interval: Duration,
 
-    /// Address to listen on; port 0 picks a free port and logs it
+    /// Address to listen on; port 0 picks a free port and logs it; may be repeated
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
-    pub(crate) listen_address: String,
+    pub(crate) listen_addresses: Vec<String>,
 
     /// Address of another listener, only for the gRPC services of Thanos, which
     /// --web.listen-address serves too; usually with port 10901
@@ -48,7 +48,7 @@ pub struct ServeArgs {
     pub(crate) receive_tenant_label_name: String,
 
     /// URL under which clients reach this server, for links; its path is the default of
-    /// --web.route-prefix [empty: host name and port of the listener]
+    /// --web.route-prefix [empty: host name and port of the first listener]
     #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]
     pub(crate) external_url: ExternalUrl,
 

@@ -12,8 +12,8 @@ use crate::flags::ServeArgs;
 /// Settings of the HTTP API and of connections.
 #[derive(Debug, Clone)]
 pub struct WebSettings {
-    /// Address to listen on.
-    pub listen_address: String,
+    /// Addresses to listen on, at least one.
+    pub listen_addresses: Vec<String>,
     /// Address of a listener for gRPC only.
     pub grpc_address: Option<String>,
     /// Label of the tenant of samples that a Thanos Receive router forwards. Empty is none.
@@ -83,13 +83,15 @@ pub(super) fn web(
     memory: usize,
     is_tls: bool,
 ) -> WebSettings {
-    let external_url = args
-        .external_url
-        .clone()
-        .or_listener(&args.listen_address, is_tls);
+    let first_address = args
+        .listen_addresses
+        .first()
+        .expect("clap has a default address");
+    let external_url = args.external_url.clone();
+    let external_url = external_url.or_listener(first_address, is_tls);
     let connections_max = connections_max(args.max_connections, open_files);
     WebSettings {
-        listen_address: args.listen_address.clone(),
+        listen_addresses: args.listen_addresses.clone(),
         grpc_address: args.grpc_address.clone(),
         receive_tenant_label: args.receive_tenant_label_name.clone(),
         route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),

@@ -30,6 +30,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use varve_config::web::ALPN_HTTP2;
 use varve_context::MemoryBudget;
@@ -106,8 +107,8 @@ fn is_reserved(path: &str) -> bool {
 /// The listeners of a server.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Serves everything.
-    pub web: TcpListener,
+    /// Serve everything.
+    pub web: Vec<TcpListener>,
     /// Serves only gRPC.
     pub grpc: Option<TcpListener>,
 }
@@ -122,19 +123,25 @@ pub(crate) async fn serve(server: Server, listeners: Listeners, stop: watch::Rec
         slow: metrics.connections_evicted_slow.clone(),
     };
     let connections = Connections::new(app.settings.web.connections_max, evictions);
+    let mut accepting = JoinSet::new();
     if let Some(listener) = listeners.grpc {
         let server = Server {
             routes: server.routes.clone().only_grpc(),
             ..server.clone()
         };
-        tokio::spawn(accept_all(
-            server,
+        let connections = Arc::clone(&connections);
+        accepting.spawn(accept_all(server, listener, connections, stop.clone()));
+    }
+    for listener in listeners.web {
+        let connections = Arc::clone(&connections);
+        accepting.spawn(accept_all(
+            server.clone(),
             listener,
-            Arc::clone(&connections),
+            connections,
             stop.clone(),
         ));
     }
-    accept_all(server, listeners.web, Arc::clone(&connections), stop).await;
+    accepting.join_all().await;
     connections.all_gone().await;
 }
 
