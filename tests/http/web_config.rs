@@ -325,7 +325,11 @@ fn connections_use_tls_and_require_client_certificates() {
         .connect()
         .send(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
         .read_to_end();
-    assert!(!plain.contains("Healthy"), "{plain}");
+    assert_eq!(
+        plain,
+        "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 48\r\nConnection: close\r\n\r\n\
+         Client sent an HTTP request to an HTTPS server.\n"
+    );
     assert!(server.metric("varve_http_tls_handshakes_failed_total") >= 2.0);
 
     // A weaker client_auth_type takes a restart.

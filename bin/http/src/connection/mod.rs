@@ -8,6 +8,7 @@
 //! bytes in plain text.
 
 mod connections;
+mod handshake;
 mod long_heads;
 mod request_target;
 mod stall;
@@ -31,7 +32,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use varve_config::web::ALPN_HTTP2;
 use varve_context::MemoryBudget;
 use varve_server::requests::tenant::Peer;
@@ -207,9 +207,10 @@ async fn serve_connection(
     let _best_effort = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok().map(Peer);
     let stalled = app.metrics.connections_stalled.clone();
-    let socket = StallGuard::new(stream, app.settings.web.response.stall_timeout, stalled);
+    let stall_timeout = app.settings.web.response.stall_timeout;
     let web = server.web.current();
     let Some(tls) = web.tls.clone() else {
+        let socket = StallGuard::new(stream, stall_timeout, stalled);
         return serve_http(
             server,
             socket,
@@ -222,8 +223,11 @@ async fn serve_connection(
         )
         .await;
     };
+    let handshake = handshake::accept(tls, stream, |stream| {
+        StallGuard::new(stream, stall_timeout, stalled)
+    });
     let encrypted = tokio::select! {
-        encrypted = TlsAcceptor::from(tls).accept(socket) => encrypted.ok(),
+        encrypted = handshake => encrypted.ok(),
         () = connection.idle_for(HANDSHAKE_TIME_MAX) => None,
         () = connection.evicted() => return,
         () = stopped(&mut stop) => return,
