@@ -20,7 +20,7 @@ pub use access::{
     resolve_path,
 };
 pub use secret::Secret;
-pub use url::{PERCENT_ENCODED, Url, escape};
+pub use url::{PERCENT_ENCODED, Url, encode_form, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;

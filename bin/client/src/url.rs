@@ -162,9 +162,33 @@ pub fn escape(text: &str) -> String {
     utf8_percent_encode(text, PERCENT_ENCODED).to_string()
 }
 
+/// Encodes parameters as a form, or as the query of a URL.
+pub fn encode_form(params: &[(&str, String)]) -> String {
+    let mut form = String::new();
+    for (name, value) in params {
+        if !form.is_empty() {
+            form.push('&');
+        }
+        form.push_str(&escape(name));
+        form.push('=');
+        form.push_str(&escape(value));
+    }
+    form
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_escaped() {
+        let matched = ("match[]", "{a=\"b c\"}".to_owned());
+        assert_eq!(encode_form(&[]), "");
+        assert_eq!(
+            encode_form(&[matched, ("x", "1&2".to_owned())]),
+            "match%5B%5D=%7Ba%3D%22b%20c%22%7D&x=1%262"
+        );
+    }
 
     fn check(text: &str, expect: Option<&str>) {
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use varve_client::escape;
+use varve_client::encode_form;
 
 use crate::server_args::ServerArgs;
 use crate::time::parse_time_ms;
@@ -87,31 +87,23 @@ pub fn run(command: &AdminCommand) -> Result<()> {
         AdminCommand::Snapshot(args) => snapshot(args),
         AdminCommand::Delete(args) => delete(args),
         AdminCommand::CleanTombstones(server) => {
-            post(
-                server,
-                "/api/v1/admin/tsdb/clean_tombstones",
-                &Form::default(),
-            )?;
+            post(server, "/api/v1/admin/tsdb/clean_tombstones", &[])?;
             println!("deleted samples are removed from disk");
             Ok(())
         }
         AdminCommand::Import(args) => import(args),
         AdminCommand::ConfirmRetention(server) => {
-            post(
-                server,
-                "/api/v1/admin/tsdb/confirm_retention",
-                &Form::default(),
-            )?;
+            post(server, "/api/v1/admin/tsdb/confirm_retention", &[])?;
             println!("blocks that are too old are removed");
             Ok(())
         }
         AdminCommand::Compact(server) => {
-            post(server, "/api/v1/admin/tsdb/compact", &Form::default())?;
+            post(server, "/api/v1/admin/tsdb/compact", &[])?;
             println!("the WAL is flushed, and all blocks are merged");
             Ok(())
         }
         AdminCommand::Reload(server) => {
-            post(server, "/-/reload", &Form::default())?;
+            post(server, "/-/reload", &[])?;
             println!("the configuration is reloaded");
             Ok(())
         }
@@ -119,19 +111,19 @@ pub fn run(command: &AdminCommand) -> Result<()> {
 }
 
 fn delete(args: &DeleteArgs) -> Result<()> {
-    let mut form = Form::default();
+    let mut params = Vec::new();
     for selector in &args.selectors {
-        form.add("match[]", selector);
+        params.push(("match[]", selector.clone()));
     }
     for (name, time_ms) in [("start", args.start), ("end", args.end)] {
         if let Some(time_ms) = time_ms {
-            form.add(name, &(time_ms as f64 / 1000.0).to_string());
+            params.push((name, (time_ms as f64 / 1000.0).to_string()));
         }
     }
     // The deletion does not depend on it: a search may be refused, or take too long.
-    let one = format!("{}&limit=1", form.0);
+    let one = format!("{}&limit=1", encode_form(&params));
     let found = args.server.client()?.post_data("/api/v1/series", &one);
-    post(&args.server, "/api/v1/admin/tsdb/delete_series", &form)?;
+    post(&args.server, "/api/v1/admin/tsdb/delete_series", &params)?;
     if found.is_ok_and(|found| found.as_array().is_some_and(Vec::is_empty)) {
         println!("no series matched before the deletion");
     } else {
@@ -141,30 +133,30 @@ fn delete(args: &DeleteArgs) -> Result<()> {
 }
 
 fn snapshot(args: &SnapshotArgs) -> Result<()> {
-    let mut form = Form::default();
+    let mut params = Vec::new();
     if args.format == SnapshotFormat::Prometheus {
-        form.add("format", "prometheus");
+        params.push(("format", "prometheus".to_owned()));
     }
     if args.skip_head {
-        form.add("skip_head", "true");
+        params.push(("skip_head", "true".to_owned()));
     }
     let created = args
         .server
         .client()?
-        .post_data("/api/v1/admin/tsdb/snapshot", &form.0)?;
+        .post_data("/api/v1/admin/tsdb/snapshot", &encode_form(&params))?;
     println!("{}", created["name"].as_str().unwrap_or_default());
     Ok(())
 }
 
 fn import(args: &AdminImportArgs) -> Result<()> {
-    let mut form = Form::default();
+    let mut params = Vec::new();
     if args.expired {
-        form.add("expired", "true");
+        params.push(("expired", "true".to_owned()));
     }
     let imported = args
         .server
         .client()?
-        .post_data("/api/v1/admin/tsdb/import", &form.0)?;
+        .post_data("/api/v1/admin/tsdb/import", &encode_form(&params))?;
     match imported["blocks"].as_u64() {
         Some(0) => println!("there is no block to import"),
         Some(1) => println!("1 block is imported"),
@@ -174,9 +166,9 @@ fn import(args: &AdminImportArgs) -> Result<()> {
 }
 
 /// Sends a form and ignores the body of the response.
-fn post(server: &ServerArgs, path: &str, form: &Form) -> Result<()> {
+fn post(server: &ServerArgs, path: &str, params: &[(&str, String)]) -> Result<()> {
     let mut client = server.client()?;
-    let response = client.post_form(path, &form.0)?;
+    let response = client.post_form(path, &encode_form(params))?;
     ensure!(
         response.is_success(),
         "{} returned {} for {path}: {}",
@@ -185,18 +177,4 @@ fn post(server: &ServerArgs, path: &str, form: &Form) -> Result<()> {
         response.error()
     );
     Ok(())
-}
-
-/// An encoded form.
-#[derive(Debug, Default)]
-struct Form(String);
-
-impl Form {
-    fn add(&mut self, name: &str, value: &str) {
-        if !self.0.is_empty() {
-            self.0.push('&');
-        }
-        self.0
-            .push_str(&format!("{}={}", escape(name), escape(value)));
-    }
 }

@@ -1,7 +1,7 @@
 //! A queried server.
 
 use anyhow::{Context, Result};
-use varve_client::{Client, escape};
+use varve_client::{Client, encode_form};
 
 use super::response::Data;
 use crate::server_args::ServerArgs;
@@ -21,7 +21,7 @@ impl Server {
     pub(super) fn post(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
         let response = self
             .0
-            .post_form(path, &encode(params))
+            .post_form(path, &encode_form(params))
             .context("query error")?;
         match response.status {
             403 | 405 | 501 => self.get(path, params),
@@ -32,28 +32,8 @@ impl Server {
     pub(super) fn get(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
         let response = self
             .0
-            .get(&format!("{path}?{}", encode(params)))
+            .get(&format!("{path}?{}", encode_form(params)))
             .context("query error")?;
         Data::parse(&response).context("query error")
-    }
-}
-
-fn encode(params: &[(&str, String)]) -> String {
-    let pairs = params
-        .iter()
-        .map(|(name, value)| format!("{}={}", escape(name), escape(value)));
-    pairs.collect::<Vec<_>>().join("&")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_escaped() {
-        assert_eq!(
-            encode(&[("match[]", "{a=\"b c\"}".to_owned())]),
-            "match%5B%5D=%7Ba%3D%22b%20c%22%7D"
-        );
     }
 }
