@@ -1,7 +1,7 @@
 //! `varve status`, against a running server.
 
 use super::{text, varve};
-use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
+use crate::harness::{Access, ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
 #[test]
 fn alerts_that_no_alertmanager_takes_are_on_the_screen() {
@@ -56,6 +56,37 @@ fn the_state_of_a_server_fits_on_a_screen() {
     let output = varve(&["status", "--output=json", &url]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["series"]["all"]["use"]["activeSeries"], 1, "{json}");
+}
+
+/// The error was printed ten times, without a remedy.
+#[test]
+fn a_missing_token_is_one_error_that_names_the_flag() {
+    let dir = tempfile::tempdir().expect("make a directory");
+    let web = dir.path().join("web.yml");
+    let tokens = "bearer_tokens: [{name: a, token: t0ken, scopes: [read]}]\n";
+    std::fs::write(&web, tokens).expect("write a file");
+    let token = dir.path().join("token");
+    std::fs::write(&token, "t0ken\n").expect("write a file");
+    let access = Access {
+        tls: None,
+        authorization: Some("Bearer t0ken".to_owned()),
+    };
+    let flag = format!("--web.config.file={}", web.display());
+    let server = Server::start_as(&[&flag], &access);
+    let url = server.http().url("");
+
+    let refused = varve(&["status", &url]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(text(&refused.stdout), "");
+    let said = text(&refused.stderr);
+    assert_eq!(said.matches("401").count(), 1, "{said}");
+    assert!(
+        said.ends_with("Unauthorized: --token-file or --http.config.file gives the credentials\n"),
+        "{said}"
+    );
+    let flag = format!("--token-file={}", token.display());
+    let accepted = varve(&["status", &flag, &url]);
+    assert!(accepted.status.success(), "{accepted:?}");
 }
 
 #[test]

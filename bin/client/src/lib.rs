@@ -38,6 +38,8 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 
+/// The status of a response to a request without valid credentials.
+pub const UNAUTHORIZED: u16 = 401;
 /// Bytes of a path in an error.
 const SHOWN_SIZE_MAX: usize = 200;
 
@@ -98,7 +100,8 @@ impl Response {
     }
 
     /// Returns the error that the body has in the format of Prometheus' API, else its beginning.
-    /// Names the flag of an API that is disabled, which Prometheus' texts do not.
+    /// Names the flag of an API that is disabled, which Prometheus' texts do not, and the flags of
+    /// the tools for credentials.
     pub fn error(&self) -> String {
         let json: Option<Value> = serde_json::from_slice(&self.body).ok();
         let error = match json.as_ref().and_then(|json| json.get("error")?.as_str()) {
@@ -108,6 +111,9 @@ impl Response {
         let remedy = match error.as_str() {
             "admin APIs disabled" => ": --web.enable-admin-api enables them",
             "Lifecycle API is not enabled." => " --web.enable-lifecycle enables it.",
+            _ if self.status == UNAUTHORIZED => {
+                ": --token-file or --http.config.file gives the credentials"
+            }
             _ => "",
         };
         error + remedy
@@ -164,8 +170,11 @@ impl Client {
         self.data(path, &response)
     }
 
-    /// Returns the `data` of a response.
-    fn data(&self, path: &str, response: &Response) -> Result<Value> {
+    /// Returns the `data` of a response to a request for `path`.
+    ///
+    /// # Errors
+    /// If the response is an error or is not JSON.
+    pub fn data(&self, path: &str, response: &Response) -> Result<Value> {
         // Without parameters: an encoded query is unreadable.
         let shown = path.split('?').next().unwrap_or(path);
         let shown = &shown[..shown.floor_char_boundary(SHOWN_SIZE_MAX)];

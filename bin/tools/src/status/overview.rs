@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use varve_advise::usage::TOOLS_AGENT;
-use varve_client::Client;
+use varve_client::{Client, UNAUTHORIZED};
 use varve_system::quantity::{print_duration, print_rounded_size};
 
 use crate::output::{counted, table};
@@ -23,11 +23,14 @@ const NAMED_MAX: usize = 3;
 const METRICS: &str = "varve_volume_(free|size)_bytes|varve_memory_(used|limit)_bytes|prometheus_tsdb_(wal_storage_size|storage_blocks)_bytes\
     |prometheus_notifications_(alertmanagers_discovered|dropped_total)";
 
+/// The version of the server.
+const BUILD_INFO: &str = "/api/v1/status/buildinfo";
+
 /// A part of the overview: its name, the path of its data, and how they are printed.
 type Part = (&'static str, &'static str, fn(&Value, i64) -> String);
 
 const PARTS: [Part; 10] = [
-    ("version", "/api/v1/status/buildinfo", version),
+    ("version", BUILD_INFO, version),
     ("process", "/api/v1/status/runtimeinfo", process),
     ("series", "/api/v1/status/teams", series),
     ("rejected", "/api/v1/status/rejects", rejected),
@@ -47,7 +50,7 @@ const PARTS: [Part; 10] = [
 /// does not have, shows the error.
 ///
 /// # Errors
-/// If the server cannot be reached.
+/// If the server cannot be reached, or accepts no request without other credentials.
 pub(super) fn overview(args: &ViewArgs) -> Result<()> {
     // A mistyped part must not become a host that gets a token.
     if let Some(word) = args.server.given().filter(|url| url.is_word()) {
@@ -55,6 +58,11 @@ pub(super) fn overview(args: &ViewArgs) -> Result<()> {
     }
     let mut client = args.server.client()?;
     let ready = client.get("/-/ready")?.text();
+    // One error is enough if no part can be read.
+    let response = client.get(BUILD_INFO)?;
+    if response.status == UNAUTHORIZED {
+        client.data(BUILD_INFO, &response)?;
+    }
     let mut rows = vec![["state".to_owned(), ready.clone()]];
     let mut all = Map::new();
     all.insert("state".to_owned(), ready.into());
