@@ -13,6 +13,9 @@ use super::source::OfflineDb;
 use crate::output::table;
 use crate::report::time;
 
+/// If more than this percentage of all series is new, the store may be too young.
+const NEW_PERCENT_OF_YOUNG_STORE: u64 = 90;
+
 /// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
 ///
 /// # Errors
@@ -23,25 +26,34 @@ pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
         Some(path) => churn_of_directory(path)?,
         None => (churn_of_server(args)?, DamageReport::default()),
     };
+    let all_series = match &args.path {
+        Some(path) => format!("varve tsdb analyze {}", path.display()),
+        None => format!("{}/cardinality", args.view.server.url()),
+    };
     args.view
         .output
-        .print(|| print(&found, args.limit), || &found);
+        .print(|| print(&found, args.limit, &all_series), || &found);
     Ok(damage)
 }
 
 /// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than
-/// 1 % of the new series.
-fn print(found: &ChurnReport, limit: usize) -> String {
+/// 1 % of the new series. `all_series` is where the labels with the most series are listed, new or
+/// not.
+fn print(found: &ChurnReport, limit: usize, all_series: &str) -> String {
     let ChurnReport {
         series,
         new_series,
         new_combinations,
         ..
     } = found;
+    let next_step = format!(
+        "Repeat the command after {}. Until then, {all_series} lists the labels with the most series.\n",
+        time(found.end_ms.saturating_add(churn::RANGE_MS))
+    );
     if found.earlier_series == 0 {
         return format!(
             "{series} series have samples from {} to {}, and none has samples in the hour before: the store \
-             is too young to tell which are new.\n",
+             is too young to tell which are new. {next_step}",
             time(found.start_ms),
             time(found.end_ms)
         );
@@ -49,6 +61,14 @@ fn print(found: &ChurnReport, limit: usize) -> String {
     let mut text = format!(
         "{new_series} of {series} series are new, {new_combinations} of them new combinations of known values.\n"
     );
+    // A few samples of the hour before, for example from an import, do not make a store older.
+    if new_series.saturating_mul(100) > series.saturating_mul(NEW_PERCENT_OF_YOUNG_STORE) {
+        text.push_str(&format!(
+            "In the hour before, {} series had samples. If senders started after {}, their series only look new. {next_step}",
+            found.earlier_series,
+            time(found.start_ms)
+        ));
+    }
     if !found.summary.is_empty() {
         text.push_str(&found.summary);
         text.push('\n');
@@ -191,7 +211,8 @@ mod tests {
             teams: vec![team],
             summary: "3 new values of the label pod.".to_owned(),
         };
-        let text = print(&found, 10);
+        let text = print(&found, 10, "");
+        assert!(!text.contains("only look new"), "{text}");
         assert!(
             text.contains("\n3 new values of the label pod.\n"),
             "{text}"
@@ -210,16 +231,36 @@ mod tests {
                 && text.contains("a       100 % by pod; 2 without it"),
             "{text}"
         );
-        assert!(!print(&found, 1).contains("uid"));
+        assert!(!print(&found, 1, "").contains("uid"));
+    }
+
+    /// One imported sample in the hour before made all series of a store new, without a word.
+    #[test]
+    fn the_report_of_a_young_store_names_the_next_step() {
+        let found = |earlier_series, new_series| ChurnReport {
+            start_ms: 3_600_000,
+            end_ms: 7_200_000,
+            earlier_series,
+            series: 1_000,
+            new_series,
+            new_combinations: 0,
+            labels: Vec::new(),
+            metrics: Vec::new(),
+            teams: Vec::new(),
+            summary: String::new(),
+        };
+        let next_step = "Repeat the command after 1970-01-01T03:00:00Z. Until then, http://h:1/cardinality lists";
+        let print = |found: &ChurnReport| print(found, 10, "http://h:1/cardinality");
+        let young = print(&found(0, 1_000));
+        assert!(young.contains("the store is too young"), "{young}");
+        assert!(young.contains(next_step), "{young}");
+        let imported = print(&found(1, 999));
         assert!(
-            print(
-                &ChurnReport {
-                    earlier_series: 0,
-                    ..found
-                },
-                10
-            )
-            .contains("the store is too young")
+            imported.contains("In the hour before, 1 series had samples. If senders started after 1970-01-01T01:00:00Z"),
+            "{imported}"
         );
+        assert!(imported.contains(next_step), "{imported}");
+        let old = print(&found(900, 900));
+        assert!(!old.contains("Repeat"), "{old}");
     }
 }
