@@ -609,6 +609,60 @@ fn an_empty_result_names_the_rule_that_drops_the_metric() {
     }
 }
 
+/// A graph whose line ended had no info as long as its start had samples: for hours.
+#[test]
+fn a_graph_that_ends_names_the_rule_that_drops_the_metric() {
+    let config = ConfigFile::new("ingest: {}");
+    let server = Server::start(&[
+        &config.flag(),
+        "--config.auto-reload",
+        "--config.auto-reload-interval=20ms",
+    ]);
+    const MINUTE_MS: i64 = 60_000;
+    let now_ms = now_ms();
+    let ended_ms = now_ms - 10 * MINUTE_MS;
+    let until = |job: &str, end_ms: i64| {
+        let samples: Vec<_> = (0..20)
+            .rev()
+            .map(|i| (end_ms - i * MINUTE_MS, 1.0))
+            .collect();
+        series(&[("__name__", "up"), ("job", job)], &samples)
+    };
+    let request = WriteRequest::new([until("dropped", ended_ms), until("stored", now_ms)]);
+    server.http().write(&request).expect_status(204);
+    let rule = "{source_labels: [job], regex: dropped, action: drop, name: no-up}";
+    config.replace(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
+    wait_until("the rule to drop a series", || {
+        let labels = [("__name__", "up"), ("job", "dropped")];
+        let request = WriteRequest::new([series(&labels, &[(now_ms, 1.0)])]);
+        server.http().write(&request).expect_status(204);
+        let rules = server.http().get("/api/v1/status/relabel").data();
+        rules["rules"][0]["series"] == 1
+    });
+    let infos = |query: &str, end_ms: i64| {
+        let seconds = |time_ms: i64| (time_ms / 1000).to_string();
+        let params = [
+            ("query", query),
+            ("start", &seconds(now_ms - 30 * MINUTE_MS)),
+            ("end", &seconds(end_ms)),
+            ("step", "60"),
+        ];
+        let answer = server.http().query("/api/v1/query_range", &params);
+        let answer = answer.expect_status(200).json();
+        assert_ne!(answer["data"]["result"], json!([]), "{query}");
+        answer["infos"].clone()
+    };
+    let expect = json!(["metric \"up\" is dropped by relabel rule \"no-up\""]);
+    let dropped = "up{job=\"dropped\"}";
+    assert_eq!(infos(dropped, now_ms), expect);
+    // A range until the end of the day.
+    assert_eq!(infos(dropped, now_ms + 600 * MINUTE_MS), expect);
+    assert_eq!(infos(dropped, ended_ms), Value::Null);
+    assert_eq!(infos("max_over_time(up[1h])", now_ms), Value::Null);
+    assert_eq!(infos("up", now_ms), Value::Null);
+    assert_eq!(infos("up", now_ms + 600 * MINUTE_MS), Value::Null);
+}
+
 #[test]
 fn rules_of_files_follow_those_of_the_configuration_file() {
     let rule = |name: &str| {

@@ -196,9 +196,8 @@ impl Store {
         true
     }
 
-    /// Returns an info for each relabel rule that drops the series of a query with an empty result.
-    /// Considers the selectors with a metric name that have no recent samples at `end_ms`, the end
-    /// of the query. Returns at most [`DROPPED_INFOS_MAX`] infos.
+    /// Returns an info for each relabel rule that drops the series of a query without a result at
+    /// `end_ms`. Considers the selectors with a metric name that have no recent samples then. Returns at most [`DROPPED_INFOS_MAX`] infos.
     ///
     /// # Errors
     /// If the request is interrupted.

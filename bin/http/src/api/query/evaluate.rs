@@ -282,18 +282,36 @@ pub(crate) fn evaluate(
     drop(part);
 
     let mut infos: Vec<String> = result.annotations.infos().collect();
-    let is_empty = match &result.value {
-        Value::Vector(samples) => samples.is_empty(),
-        Value::Matrix(series) => series.is_empty(),
-        Value::Scalar(_) | Value::String { .. } => false,
-    };
+    let now_ms = SystemClock.now_ms();
     // Relabel rules apply to all tenants: an info about them would show one tenant what they drop
     // of another.
-    if is_empty && ctx.restriction().is_empty() {
-        let end_ms = request.steps.end_ms();
+    if ctx.restriction().is_empty() && lacks_last_value(&result.value, request.steps, now_ms) {
+        let end_ms = request.steps.end_ms().min(now_ms);
         infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
     }
     Ok((result, infos))
+}
+
+/// Returns `true` if a value is empty, or is a graph whose lines all end before the last step that
+/// is not in the future.
+fn lacks_last_value(value: &Value, steps: Steps, now_ms: i64) -> bool {
+    let series = match value {
+        Value::Vector(samples) => return samples.is_empty(),
+        Value::Matrix(series) => series,
+        Value::Scalar(_) | Value::String { .. } => return false,
+    };
+    // The samples of `up[5m]` in an instant query have times of their own.
+    if steps.is_instant() || now_ms < steps.start_ms() {
+        return series.is_empty();
+    }
+    let end_ms = steps.end_ms().min(now_ms);
+    let length_ms = end_ms.saturating_sub(steps.start_ms());
+    let last_ms = end_ms - length_ms % steps.step_ms().max(1);
+    !series.iter().any(|series| {
+        let float = series.points.last().map(|point| point.timestamp_ms);
+        let histogram = series.histograms.last().map(|point| point.timestamp_ms);
+        float.max(histogram) >= Some(last_ms)
+    })
 }
 
 /// Returns `true` if a request skips the result cache, with the parameter `nocache` or with
