@@ -1,7 +1,7 @@
 //! The commands of README.md, run as they are printed, with real Prometheus programs.
 //!
-//! They run in a process and network namespace of their own: `pgrep -nx varve` finds only their
-//! server, and their ports are free. `cargo run --release --` is the tested program.
+//! They run in a process and network namespace of their own: `pgrep` finds only their servers, and
+//! their ports are free. `cargo run --release --` is the tested program.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -182,10 +182,21 @@ fn check_log(dir: &Path, log: &str, step: &Step) {
     }
 }
 
+/// Starts a server of another user of the machine, newer than that of the page.
+fn start_other_server(shell: &mut Shell, dir: &Path) {
+    let flags = "--storage.tsdb.path=other --web.listen-address=127.0.0.1:0";
+    shell.spawn(&format!("varve serve {flags}"), "other.log");
+    let step = Step {
+        command: String::new(),
+        printed: vec!["msg=\"Server is ready to receive web requests.\"".to_owned()],
+    };
+    check_log(dir, "other.log", &step);
+}
+
 #[test]
 fn the_commands_of_the_readme_work_as_printed() {
     let exporter = "prometheus-node-exporter";
-    if missing(&["prometheus", "promtool", exporter]) || !can_isolate() {
+    if missing(&["prometheus", "promtool", exporter, "lsof"]) || !can_isolate() {
         return;
     }
     let page = fs::read_to_string(repository_path("README.md")).expect("read the README");
@@ -224,11 +235,17 @@ fn the_commands_of_the_readme_work_as_printed() {
                 shell.spawn(command, "background.log");
                 prometheus_started = Some(Instant::now());
             } else {
-                if step.command.starts_with("kill ") {
+                let is_kill = step.command.starts_with("kill ");
+                if is_kill {
                     let started = prometheus_started.expect("Prometheus has started");
                     thread::sleep(BEFORE_KILL.saturating_sub(started.elapsed()));
+                    start_other_server(&mut shell, dir.path());
                 }
                 run_until_alike(&mut shell, &step);
+                if is_kill {
+                    // The command has not killed it.
+                    shell.expect("kill $(lsof -t other/lock)");
+                }
             }
         }
     }
