@@ -246,7 +246,7 @@ fn throttled(resource: Exhausted, team: &str, n_series: u64) -> String {
         0 => format!("{resource}{team_suffix}; nothing is stored, send the request again"),
         _ => {
             format!(
-                "{resource}{team_suffix}; {n_series} series are not stored, the others are: send the request again"
+                "{resource}{team_suffix}; stored all but {n_series} series: send the request again"
             )
         }
     }

@@ -590,7 +590,7 @@ fn a_query_that_explores_does_not_end_the_advice() {
     );
 
     let printed = advise_usage(&["--url", &url, "--forget"]);
-    assert_eq!(printed, "2 metrics and selectors are forgotten\n");
+    assert_eq!(printed, "forgotten metrics and selectors: 2\n");
     let after = record("false");
     assert_eq!([&after["metrics"], &after["exploration"]], [&json!([]); 2]);
 }

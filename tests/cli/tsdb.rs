@@ -71,11 +71,17 @@ fn blocks_older_than_the_retention_are_not_imported_unasked() {
     let refused = server.http().post(path_of_import, &[], b"");
     assert_eq!(refused.status, 422, "{refused:?}");
     let reason = refused.json()["error"].to_string();
-    assert!(reason.contains("1 blocks to import are older"), "{reason}");
+    assert!(
+        reason.contains("would remove 1 of the blocks to import"),
+        "{reason}"
+    );
     assert!(reason.contains("--storage.tsdb.retention.time"), "{reason}");
     let refused = varve(&["admin", "import", &server.http().url("")]);
     let said = text(&refused.stderr);
-    assert!(said.contains("1 blocks to import are older"), "{said}");
+    assert!(
+        said.contains("would remove 1 of the blocks to import"),
+        "{said}"
+    );
     let imported = varve(&["admin", "import", "--expired", &server.http().url("")]);
     assert_eq!(text(&imported.stdout), "2 blocks are imported\n");
 }
@@ -211,8 +217,7 @@ fn imports_into_a_directory_in_use_are_staged_separately() {
         ]));
         let said = import(&blocks, &server.data_dir());
         assert!(
-            said.starts_with("built 1 blocks with 1 samples")
-                && said.contains("varve admin import"),
+            said.starts_with("built 1 block with 1 sample") && said.contains("varve admin import"),
             "{said}"
         );
     }

@@ -109,7 +109,7 @@ fn a_damaged_log_loses_only_damaged_slots() {
     bytes[100] ^= 1;
     std::fs::write(&path, &bytes).expect("write the log");
     let (ok, text) = last_words(&server.data_dir());
-    assert!(ok && text.contains("1 records are damaged"), "{text}");
+    assert!(ok && text.contains("Damaged records: 1"), "{text}");
     bytes[0] ^= 1;
     std::fs::write(&path, &bytes).expect("write the log");
     let (ok, text) = last_words(&server.data_dir());

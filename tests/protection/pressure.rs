@@ -100,7 +100,8 @@ fn under_pressure_new_series_are_rejected_first_and_known_ones_last() {
         series(&[("__name__", "new")], &[(super::T0, 1.0)]),
     ]);
     let answer = server.http().write(&request).expect_status(503);
-    let expect = "too little memory is free for new series (--memory.refuse-at); 1 series are not stored, the others are";
+    let expect =
+        "too little memory is free for new series (--memory.refuse-at); stored all but 1 series";
     assert!(
         answer.text().starts_with(expect) && !answer.header("retry-after").is_empty(),
         "{}",

@@ -1,5 +1,7 @@
 //! Output of the tools: the flag `--output`, and tables that fit the terminal.
 
+use std::fmt::Display;
+
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -70,8 +72,12 @@ pub(crate) fn table<R: AsRef<[String]>>(
 }
 
 /// Returns a number with its noun: `1 sample`, `2 samples`.
-pub(crate) fn counted(n: usize, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
+pub(crate) fn counted(n: impl Copy + Display + TryInto<u64>, noun: &str) -> String {
+    let plural = if matches!(n.try_into(), Ok(1)) {
+        ""
+    } else {
+        "s"
+    };
     format!("{n} {noun}{plural}")
 }
 

@@ -134,17 +134,17 @@ fn add(rules: &mut Vec<Rule>, job: &str, suffix: &str, unused: &[&Finding], labe
     sizes.sort_unstable();
     let names: Vec<_> = sizes.iter().map(|(name, _)| *name).collect();
     let mut rest = &sizes[..];
-    let what = label.map_or_else(
-        || "metrics".to_owned(),
-        |label| format!("metrics without label {label:?}"),
-    );
+    let without = label.map_or_else(String::new, |label| format!(" without label {label:?}"));
     for (part, n_names) in alternations(&names, REGEX_SIZE_MAX) {
         let (own, others) = rest.split_at(n_names);
         rest = others;
         let series: u64 = own.iter().map(|(_, series)| series).sum();
         rules.push(Rule {
             name: format!("unused-{job}{suffix}"),
-            comment: format!("job {job:?}: {n_names} {what}, {series} series"),
+            comment: format!(
+                "job {job:?}: {}{without}, {series} series",
+                counted(n_names, "metric")
+            ),
             sources: "[job, __name__]",
             regex: format!("{};({part})", Regexp::escape(job)),
             label: label.map(str::to_owned),
@@ -164,15 +164,21 @@ fn of_buckets(finding: &Finding) -> Rule {
     Rule {
         name: format!("unused-{}-buckets-{}", finding.job, finding.metric),
         comment: format!(
-            "job {:?}: {} buckets, {} series",
+            "job {:?}: {}, {} series",
             finding.job,
-            finding.buckets.len(),
+            counted(finding.buckets.len(), "bucket"),
             finding.series
         ),
         sources: "[job, __name__, le]",
         regex: format!("{job};{metric};({})", bounds.join("|")),
         label: None,
     }
+}
+
+/// Returns a number with its noun: `1 metric`, `2 metrics`.
+fn counted(n: usize, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
 }
 
 /// Makes rule names unique.
@@ -317,6 +323,24 @@ mod tests {
             options,
             &serde_json::json!({"ingest": {"metric_relabel_configs": [names, buckets]}}),
         );
+    }
+
+    /// The comment of a rule for one metric said `1 metrics`.
+    #[test]
+    fn comments_count_metrics_and_buckets() {
+        let options = Options {
+            dialect: Dialect::Varve,
+            enforce: false,
+            labels: true,
+        };
+        let RelabelRules { text, .. } = RelabelRules::of(&findings(), options);
+        for comment in [
+            "# job \"j's\": 2 metrics, 6 series\n",
+            "# job \"j's\": 2 buckets, 3 series\n",
+            "# job \"j's\": 1 metric without label \"x\", 3 series\n",
+        ] {
+            assert!(text.contains(comment), "{text}");
+        }
     }
 
     #[test]

@@ -169,13 +169,15 @@ fn nameless_notes(findings: &findings::Findings, counted: Nameless) -> Vec<Strin
                 "use all series that they may match; if they are only for exploration, add --ignore-nameless"
             }
         };
-        notes.push(format!("{n} selectors without a metric name {effect}"));
+        notes.push(format!(
+            "selectors without a metric name: {n}; they {effect}"
+        ));
     }
     let n = findings.exploration.len();
     if n > 0 {
         notes.push(format!(
-            "{n} recorded queries without a metric name are exploration and no use; to count them, \
-             add --count-exploration"
+            "recorded queries without a metric name: {n}; they are exploration and no use; to count \
+             them, add --count-exploration"
         ));
     }
     notes

@@ -7,6 +7,7 @@ use varve_advise::needs::{Dashboards, Needs};
 
 use super::args::ExpressionArgs;
 use super::{files, grafana};
+use crate::output::counted;
 use crate::server_args::AccessArgs;
 
 /// Reads all expressions into `needs`. Returns notes about what was ignored.
@@ -39,9 +40,9 @@ pub(super) fn read(
     Ok(ignored
         .first()
         .map(|first| {
-            let n = ignored.len();
+            let files = counted(ignored.len(), "file");
             format!(
-                "--dashboards ignores the rules in {n} files, the first is {first:?}: pass them with --rules"
+                "--dashboards ignores the rules in {files}, the first is {first:?}: pass them with --rules"
             )
         })
         .into_iter()

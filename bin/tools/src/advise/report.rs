@@ -8,7 +8,7 @@ use varve_advise::findings::{Finding, Kept, Kind};
 use varve_advise::needs::Problem;
 use varve_wire::api::advice::AdviceReport;
 
-use crate::output::table;
+use crate::output::{counted, table};
 use varve_system::quantity::print_rounded_size;
 
 /// The report of `varve advise drops`.
@@ -131,13 +131,13 @@ impl Report<'_> {
         let _ = writeln!(
             text,
             "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. \
-             {} expressions were read.",
+             Read {}.",
             totals.unused_series,
             totals.unused_percent(),
             totals.unused_samples_per_second,
             totals.samples_per_second,
             print_rounded_size(totals.unused_bytes),
-            self.advice.n_expressions
+            counted(self.advice.n_expressions, "expression")
         );
         text
     }
@@ -321,7 +321,7 @@ mod tests {
     fn tables_list_what_is_unused_and_what_was_not_parsed() {
         let expect = "\
 20 of 50 series (40.0 %) belong to unused metrics: 1 of 4 metrics.
-With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples per second, 0.0 B on disk. 7 expressions were read.
+With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples per second, 0.0 B on disk. Read 7 expressions.
 
 Unused metrics and buckets
   series  samples/s     disk  job  metric

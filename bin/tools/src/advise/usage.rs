@@ -18,7 +18,7 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     if args.forget {
         let answer = client.post_data("/api/v1/admin/usage/forget", "")?;
         let forgotten = answer["forgotten"].as_u64().unwrap_or(0);
-        let text = format!("{forgotten} metrics and selectors are forgotten\n");
+        let text = format!("forgotten metrics and selectors: {forgotten}\n");
         args.view.output.print(|| text, || &answer);
         return Ok(());
     }

@@ -96,7 +96,7 @@ fn report(found: &RecordedRequests, is_running: bool) -> String {
         }
     }
     if found.n_damaged > 0 {
-        let _ = writeln!(out, "{} records are damaged.", found.n_damaged);
+        let _ = writeln!(out, "Damaged records: {}.", found.n_damaged);
     }
     out
 }

@@ -160,8 +160,8 @@ pub(crate) async fn import(
             let n_expired = store.db.expired_imports().map_err(failed)?;
             if n_expired > 0 {
                 let reason = format!(
-                    "{n_expired} blocks to import are older than the retention of {} (--storage.tsdb.retention.time), \
-                     which would remove them; raise it, or import them with expired=true",
+                    "the retention of {} (--storage.tsdb.retention.time) would remove {n_expired} of the blocks to import, \
+                     which are older; raise it, or import them with expired=true",
                     print_duration(retention)
                 );
                 return Err(ApiError::new(ErrorKind::Execution, reason));

@@ -279,10 +279,14 @@ fn reason(
     }
     match steps.first() {
         None => "the expression is a number".to_owned(),
-        Some(whole) if whole.shown.series > 0 && is_past => {
+        Some(whole) if whole.shown.series == 1 && is_past => "1 series matches".to_owned(),
+        Some(whole) if whole.shown.series > 1 && is_past => {
             format!("{} series match", whole.shown.series)
         }
-        Some(whole) if whole.shown.series > 0 => {
+        Some(whole) if whole.shown.series == 1 => {
+            "1 series matches, and becomes an alert at the next evaluation".to_owned()
+        }
+        Some(whole) if whole.shown.series > 1 => {
             format!(
                 "{} series match, and become alerts at the next evaluation",
                 whole.shown.series

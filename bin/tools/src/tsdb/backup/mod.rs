@@ -28,6 +28,7 @@ use varve_system::machine::files::is_locked;
 pub(super) use restore::restore;
 
 use super::args::BackupArgs;
+use crate::output::counted;
 use manifest::{BackupFile, Manifest, Manifests, content_key, open_destination};
 
 /// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.
@@ -84,20 +85,21 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let manifest = Manifest::new(created, &args.url.to_string(), files);
     manifest.write(&mut store)?;
     println!(
-        "backup {}: {} files, {} bytes",
+        "backup {}: {}, {} bytes",
         manifest.name,
-        manifest.files.len(),
+        counted(manifest.files.len(), "file"),
         manifest.size()
     );
     println!(
-        "stored {} new files, {} bytes",
-        stored.n_new, stored.new_bytes
+        "stored {}, {} bytes",
+        counted(stored.n_new, "new file"),
+        stored.new_bytes
     );
     if args.verify {
         println!(
-            "verified {} files, replaced {} damaged files",
-            manifest.files.len(),
-            stored.n_replaced
+            "verified {}, replaced {}",
+            counted(manifest.files.len(), "file"),
+            counted(stored.n_replaced, "damaged file")
         );
     }
     match args.keep {
@@ -285,6 +287,10 @@ fn remove_old(store: &mut ObjectStore, keep: usize) -> Result<()> {
             n_removed += 1;
         }
     }
-    println!("removed {} old backups and {n_removed} files", old.len());
+    println!(
+        "removed {} and {}",
+        counted(old.len(), "old backup"),
+        counted(n_removed, "file")
+    );
     Ok(())
 }

@@ -21,6 +21,7 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use super::args::ImportArgs;
 use crate::data_dir::{ensure_not_foreign, ensure_prometheus};
+use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, overlap_line, totals_table};
 use crate::verdict::Verdict;
@@ -60,8 +61,9 @@ impl Staged {
     fn print(&self) {
         eprint!("{}", damage_lines(&self.damage));
         println!(
-            "built {} blocks with {} samples",
-            self.built.n_blocks, self.built.n_samples
+            "built {} with {}",
+            counted(self.built.n_blocks, "block"),
+            counted(self.built.n_samples, "sample")
         );
         print!("{}", totals_table(&self.totals, "written"));
         print!("{}", overlap_line(self.source_ranges.clone()));
@@ -194,7 +196,7 @@ fn import_staged(
     match Db::open(path, store_options()) {
         Ok(db) => {
             let n_blocks = db.import().context("import the blocks")?;
-            println!("imported {n_blocks} blocks");
+            println!("imported {}", counted(n_blocks, "block"));
             print_age(&db);
             if let Some(found) = exemplars_and_metadata {
                 store_exemplars_and_metadata(&db, found)?;
@@ -261,11 +263,16 @@ fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<
         batch.clear();
     }
     let n_exemplars = found.exemplars.len() - n_rejected;
-    println!("imported {n_exemplars} exemplars and metadata of {n_families} metric families");
+    println!(
+        "imported {} and metadata of {}",
+        counted(n_exemplars, "exemplar"),
+        counted(n_families, "metric")
+    );
     let n_skipped = found.n_exemplars_skipped + n_rejected as u64;
     if n_skipped + found.n_metadata_skipped > 0 {
         println!(
-            "skipped {n_skipped} exemplars and metadata of {} series",
+            "skipped {} and metadata of {} series",
+            counted(n_skipped, "exemplar"),
             found.n_metadata_skipped
         );
     }

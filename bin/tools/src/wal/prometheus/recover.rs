@@ -15,7 +15,7 @@ use varve_prometheus::recover::{
 use varve_system::machine;
 
 use crate::data_dir::ensure_takes_prometheus_blocks;
-use crate::output::table;
+use crate::output::{counted, table};
 use crate::progress::{Progress as ProgressBar, Unit};
 use crate::report::{
     Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table,
@@ -204,8 +204,8 @@ fn text(report: &Report, elapsed_s: f64) -> String {
     text.push_str(&damage_lines(&report.damage));
     if report.n_unknown_samples > 0 {
         text.push_str(&format!(
-            "\n{} samples of {} unknown series are in {UNKNOWN_SAMPLES}\n",
-            report.n_unknown_samples,
+            "\n{UNKNOWN_SAMPLES} has {} of {} unknown series\n",
+            counted(report.n_unknown_samples, "sample"),
             report.unknown_series.len()
         ));
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use varve_env::RealFs;
 use varve_prometheus::repair::{Repair, RepairedSegment, repair};
 
+use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, field_json, outcome};
 use crate::verdict::Verdict;
@@ -41,8 +42,9 @@ fn text(repair: &Repair, is_sound: bool, is_written: bool) -> String {
     } in &repair.repaired
     {
         text.push_str(&format!(
-            "{repaired} {}: {n_records} records kept; backup: {}\n",
+            "{repaired} {}: {} kept; backup: {}\n",
             path.display(),
+            counted(*n_records, "record"),
             backup.display()
         ));
     }

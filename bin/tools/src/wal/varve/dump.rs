@@ -12,6 +12,7 @@ use varve_tsdb::inspect::{
     Content, LoggedSample, RECORD_NAMES, Role, SegmentKind, WalFile, list, read_file,
 };
 
+use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;
@@ -60,7 +61,8 @@ pub(in crate::wal) fn run(args: &WalDumpArgs) -> Result<Verdict> {
     })?;
     out.flush().context("print")?;
     if n_removed > 0 {
-        eprintln!("a running server deleted {n_removed} files during the dump");
+        let files = counted(n_removed, "file");
+        eprintln!("a running server deleted {files} during the dump");
     }
     eprint!("{}", damage_lines(&damage));
     Ok(Verdict::from_damage(&damage))

@@ -11,7 +11,7 @@ use varve_prometheus::losses::{IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES};
 use varve_tsdb::inspect::{self, FileSummary, PartSizes, Role, SegmentKind, WalInspection};
 use varve_tsdb::stats::BlockSummary;
 
-use crate::output::table;
+use crate::output::{counted, table};
 use crate::progress::{Progress, Unit};
 use crate::report::{because, damage_json, damage_lines, loss, time, totals_json, totals_table};
 use crate::verdict::Verdict;
@@ -299,14 +299,14 @@ fn damage(found: &WalInspection) -> String {
         };
         let listed = listed.join(", ");
         text.push_str(&format!(
-            "\n{} samples of unknown series: {listed}{more}\n",
+            "\nsamples of unknown series: {}: {listed}{more}\n",
             found.n_unknown_samples
         ));
     }
     if found.n_removed_files > 0 {
         text.push_str(&format!(
-            "\na running server deleted {} files during the inspection\n",
-            found.n_removed_files
+            "\na running server deleted {} during the inspection\n",
+            counted(found.n_removed_files, "file")
         ));
     }
     text

@@ -123,7 +123,7 @@ fn known_series_are_stored_while_no_permit_to_create_is_free() {
     let refused = fixture.write(&request).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "too many requests create series (requests that create series); 1 series are not stored, the others are: send \
+        "too many requests create series (requests that create series); stored all but 1 series: send \
          the request again"
     );
     assert_eq!(fixture.samples(), [("known".to_owned(), 3)].into());
