@@ -79,7 +79,6 @@ mod store;
 
 pub use batch::{SeriesHandle, WriteBatch};
 pub use db::Db;
-pub use db::stored_series::StoredSeries;
 pub use error::{Error, Result};
 pub use head::BudgetGroup;
 pub use options::{Options, WalOnCorruption, WalSync};

@@ -8,9 +8,9 @@
 //!
 //! Senders with several consumers, such as the collector's queue, reorder the deltas of a stream.
 //! The processor rejects all but the newest. Here a late delta is added to the total, too, if it is
-//! at most [`DeltaRequest::late_max`] older than the newest one. The samples in between are stored
-//! already, so the new total gets a sample one millisecond after the last. A stream knows the times
-//! of its deltas ([`CoveredTime`]), so each is counted once.
+//! at most [`DeltaRequest::late_delta_max`] older than the newest one. The samples in between are
+//! stored already, so the new total gets a sample one millisecond after the last. A stream knows the
+//! times of its deltas ([`CoveredTime`]), so each is counted once.
 //!
 //! A repeated delta, for example of a request that was not stored, returns the current total again.
 //!
@@ -88,11 +88,11 @@ struct LastDelta {
     request: RequestId,
 }
 
-/// Where a delta belongs in its stream.
+/// How a delta arrives in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Arrival {
     /// After all others.
-    Next,
+    InOrder,
     /// Before others, which arrived earlier.
     Late,
     /// It is in the total already.
@@ -107,20 +107,13 @@ pub(super) struct RequestId(u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct DeltaId(u64);
 
-/// What the store has of a series from before its stream.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct EarlierTotal {
-    /// The time of the newest sample; 0 without one.
-    pub(super) newest_ns: u64,
-}
-
 /// A request with deltas.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeltaRequest<'a> {
     pub(super) id: RequestId,
     pub(super) tenant: &'a TenantLabels,
     /// Maximum time by which a delta may end before the newest one of its stream.
-    pub(super) late_max: Duration,
+    pub(super) late_delta_max: Duration,
 }
 
 /// The outcome of a delta.
@@ -158,8 +151,9 @@ impl DeltaStreams {
         self.hasher.key(tenant, name, labels)
     }
 
-    /// Adds a delta of a request to the total of its stream, and replaces it by the total. `earlier`
-    /// is the newest sample of the series in the store, if the store was asked.
+    /// Adds a delta of a request to the total of its stream, and replaces it by the total.
+    /// `earlier_ns` is the time of the newest sample of the series in the store, 0 without one;
+    /// `None` if the store was not asked.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
@@ -168,7 +162,7 @@ impl DeltaStreams {
         request: DeltaRequest<'_>,
         key: StreamKey,
         point: &mut impl DeltaPoint,
-        earlier: Option<EarlierTotal>,
+        earlier_ns: Option<u64>,
         now: Instant,
     ) -> Result<Added, String> {
         if is_stale(point.flags()) {
@@ -192,29 +186,29 @@ impl DeltaStreams {
             request: request.id,
         };
         let Some(stream) = totals.get_mut(&key) else {
-            let Some(earlier) = earlier else {
+            let Some(earlier_ns) = earlier_ns else {
                 return Ok(Added::AskStore);
             };
-            let last = LastDelta::first(id, request.id, point, earlier);
+            let last = LastDelta::first(id, request.id, point, earlier_ns);
             let tenant = shares.add(request.tenant, last.size())?;
-            totals.insert(key, Stream::start(tenant, last, point, earlier, now));
+            totals.insert(key, Stream::start(tenant, last, point, earlier_ns, now));
             return Ok(Added::Done(Some(applied)));
         };
 
-        let place = stream.place_of(point, request.late_max)?;
-        let is_new = place != Place::Repeated;
-        if is_new && point.time_ns() <= stream.earlier_ns && earlier.is_none() {
+        let arrival = stream.arrival_of(point, request.late_delta_max)?;
+        let is_new = arrival != Arrival::Repeated;
+        if is_new && point.time_ns() <= stream.earlier_ns && earlier_ns.is_none() {
             return Ok(Added::AskStore);
         }
         stream.used = now;
-        if place == Place::Repeated {
+        if arrival == Arrival::Repeated {
             // The request that sent the delta first must not roll it back: this one may store it.
             stream.last.request = request.id;
         } else {
-            let mut last = stream.last.followed_by(point, place)?;
+            let mut last = stream.last.followed_by(point, arrival)?;
             (last.id, last.request) = (id, request.id);
             shares.resize(&stream.tenant, stream.last.size(), last.size())?;
-            *n_late += u64::from(place == Place::Late);
+            *n_late += u64::from(arrival == Arrival::Late);
             applied.before = Some(std::mem::replace(&mut stream.last, last));
         }
         if !point.set(&stream.last.total) {
@@ -271,7 +265,7 @@ impl Stream {
         tenant: Arc<TenantLabels>,
         last: LastDelta,
         point: &mut impl DeltaPoint,
-        earlier: EarlierTotal,
+        earlier_ns: u64,
         now: Instant,
     ) -> Self {
         let start_ns = point.start_ns();
@@ -281,17 +275,21 @@ impl Stream {
             tenant,
             start_ns,
             first_end_ns,
-            earlier_ns: earlier.newest_ns,
+            earlier_ns,
             last,
             used: now,
         }
     }
 
-    /// Returns the place of a delta.
+    /// Returns how a delta arrives.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
-    fn place_of(&self, point: &impl DeltaPoint, late_max: Duration) -> Result<Place, String> {
+    fn arrival_of(
+        &self,
+        point: &impl DeltaPoint,
+        late_delta_max: Duration,
+    ) -> Result<Arrival, String> {
         let time_ns = point.time_ns();
         let covered = &self.last.covered;
         let newest_ns = covered.newest_ns();
@@ -299,21 +297,21 @@ impl Stream {
         let has_fixed_start =
             self.start_ns > 0 && point.start_ns() == self.start_ns && time_ns < self.first_end_ns;
         if covered.contains(time_ns) && !has_fixed_start {
-            return Ok(Place::Repeated);
+            return Ok(Arrival::Repeated);
         }
         if time_ns > newest_ns {
             let start_ns = point.start_ns();
             if start_ns >= self.start_ns {
-                return Ok(Place::Next);
+                return Ok(Arrival::InOrder);
             }
             return Err(format!(
                 "delta starts at {start_ns} ns, before its stream at {} ns",
                 self.start_ns
             ));
         }
-        let is_within = newest_ns - time_ns <= nanoseconds(late_max);
+        let is_within = newest_ns - time_ns <= nanoseconds(late_delta_max);
         let reason = match (is_within, covered.is_known(time_ns) && !has_fixed_start) {
-            (true, true) => return Ok(Place::Late),
+            (true, true) => return Ok(Arrival::Late),
             (false, _) => "later than --ingest.late-delta-window allows",
             (true, false) => "where the stream does not know its deltas",
         };
@@ -326,21 +324,16 @@ impl Stream {
 impl LastDelta {
     /// Returns the state after the first delta of a stream. Between an earlier total and its sample
     /// there is room for a zero.
-    fn first(
-        id: DeltaId,
-        request: RequestId,
-        point: &impl DeltaPoint,
-        earlier: EarlierTotal,
-    ) -> Self {
+    fn first(id: DeltaId, request: RequestId, point: &impl DeltaPoint, earlier_ns: u64) -> Self {
         let time_ns = point.time_ns();
         Self {
             id,
             total: point.first(),
             covered: CoveredTime::of_first(point.start_ns(), time_ns),
-            sample_ns: if time_ns > earlier.newest_ns {
+            sample_ns: if time_ns > earlier_ns {
                 time_ns
             } else {
-                earlier.newest_ns.saturating_add(2 * NS_PER_MS)
+                earlier_ns.saturating_add(2 * NS_PER_MS)
             },
             request,
         }
@@ -350,10 +343,10 @@ impl LastDelta {
     ///
     /// # Errors
     /// If a late delta has another type.
-    fn followed_by(&self, point: &impl DeltaPoint, place: Place) -> Result<Self, String> {
+    fn followed_by(&self, point: &impl DeltaPoint, arrival: Arrival) -> Result<Self, String> {
         let mut total = self.total.clone();
         if !point.add_to(&mut total) {
-            if place == Place::Late {
+            if arrival == Arrival::Late {
                 return Err("out of order delta of another type or with other bounds".to_owned());
             }
             total = point.first();
@@ -361,8 +354,8 @@ impl LastDelta {
         let time_ns = point.time_ns();
         let is_after_late = self.sample_ns != self.covered.newest_ns();
         // Each total has a sample of its own.
-        let sample_ns = match place {
-            Place::Next if !is_after_late => time_ns,
+        let sample_ns = match arrival {
+            Arrival::InOrder if !is_after_late => time_ns,
             _ => time_ns.max(self.sample_ns.saturating_add(NS_PER_MS)),
         };
         Ok(Self {
@@ -458,8 +451,7 @@ mod tests {
         now: Instant,
     ) -> Result<Option<AppliedDelta>, String> {
         let key = streams.key(request.tenant, "m", labels);
-        let earlier = Some(EarlierTotal::default());
-        match streams.accumulate(request, key, point, earlier, now)? {
+        match streams.accumulate(request, key, point, Some(0), now)? {
             Added::Done(applied) => Ok(applied),
             added => panic!("{added:?}"),
         }
@@ -468,12 +460,12 @@ mod tests {
     fn start_request<'a>(
         streams: &DeltaStreams,
         tenant: &'a TenantLabels,
-        late_max: Duration,
+        late_delta_max: Duration,
     ) -> DeltaRequest<'a> {
         DeltaRequest {
             id: streams.start_request(),
             tenant,
-            late_max,
+            late_delta_max,
         }
     }
 

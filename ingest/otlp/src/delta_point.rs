@@ -38,6 +38,27 @@ pub(super) trait DeltaPoint: Sized {
     fn zero_at(&self, time_ns: u64) -> Self;
 }
 
+/// The methods of [`DeltaPoint`] that read and write fields: all points have the same.
+macro_rules! field_accessors {
+    () => {
+        fn flags(&self) -> u32 {
+            self.flags
+        }
+
+        fn start_ns(&self) -> u64 {
+            self.start_ns
+        }
+
+        fn time_ns(&self) -> u64 {
+            self.time_ns
+        }
+
+        fn set_times(&mut self, start_ns: u64, time_ns: u64) {
+            (self.start_ns, self.time_ns) = (start_ns, time_ns);
+        }
+    };
+}
+
 impl Total {
     /// Returns the size of the lists of numbers.
     pub(super) fn numbers_size(&self) -> usize {
@@ -61,21 +82,7 @@ fn buckets_size(buckets: &Option<Buckets>) -> usize {
 }
 
 impl DeltaPoint for NumberPoint {
-    fn flags(&self) -> u32 {
-        self.flags
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
-    fn time_ns(&self) -> u64 {
-        self.time_ns
-    }
-
-    fn set_times(&mut self, start_ns: u64, time_ns: u64) {
-        (self.start_ns, self.time_ns) = (start_ns, time_ns);
-    }
+    field_accessors!();
 
     fn first(&self) -> Total {
         Total::Number(self.value.unwrap_or(Number::Int(0)))
@@ -117,21 +124,7 @@ impl DeltaPoint for NumberPoint {
 }
 
 impl DeltaPoint for HistogramPoint {
-    fn flags(&self) -> u32 {
-        self.flags
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
-    fn time_ns(&self) -> u64 {
-        self.time_ns
-    }
-
-    fn set_times(&mut self, start_ns: u64, time_ns: u64) {
-        (self.start_ns, self.time_ns) = (start_ns, time_ns);
-    }
+    field_accessors!();
 
     fn first(&self) -> Total {
         Total::Histogram(Self {
@@ -195,21 +188,7 @@ impl DeltaPoint for HistogramPoint {
 }
 
 impl DeltaPoint for ExponentialPoint {
-    fn flags(&self) -> u32 {
-        self.flags
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
-    fn time_ns(&self) -> u64 {
-        self.time_ns
-    }
-
-    fn set_times(&mut self, start_ns: u64, time_ns: u64) {
-        (self.start_ns, self.time_ns) = (start_ns, time_ns);
-    }
+    field_accessors!();
 
     fn first(&self) -> Total {
         let mut total = Total::Exponential(Self {

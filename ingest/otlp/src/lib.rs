@@ -49,7 +49,7 @@ pub use json::transcode;
 pub use names::TranslationStrategy;
 pub use request_deltas::RequestDeltas;
 pub use settings::{OtlpSettings, PromotedAttributes};
-pub use sink::{Position, Sink, Stored};
+pub use sink::{Position, Sink};
 pub use translate::{Translated, translate};
 pub use warnings::WarningCounts;
 

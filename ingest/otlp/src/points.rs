@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
+use varve_model::StoredSeries;
 use varve_model::histogram::{Histogram, HistogramCounts};
 use varve_model::labels::METRIC_NAME;
 
 use super::data::{self, Data, DataType, decode, each_message};
-use super::delta::EarlierTotal;
 use super::delta_point::DeltaPoint;
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::histogram;
@@ -17,7 +17,7 @@ use super::message::{
 use super::names::LabelNamer;
 use super::request_deltas::{Accumulated, RequestDeltas};
 use super::settings::OtlpSettings;
-use super::sink::{Position, Sink, Stored};
+use super::sink::{Position, Sink};
 use super::staleness::stale_or;
 use super::warnings::Warnings;
 
@@ -278,7 +278,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         }
         let key = self.deltas.key(&self.metric.name, labels);
         let now = Instant::now();
-        let mut earlier = EarlierTotal::default();
+        let mut earlier_ns = 0;
         let mut added = self.deltas.accumulate(key, point, None, now)?;
         if added == Accumulated::AskStore {
             let stored = self.stored(labels, suffix, timestamp_ms);
@@ -286,8 +286,8 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
             if stored.has_sample {
                 return Ok(false);
             }
-            earlier.newest_ns = nanoseconds(stored.newest_ms.unwrap_or(0).max(0));
-            added = self.deltas.accumulate(key, point, Some(earlier), now)?;
+            earlier_ns = nanoseconds(stored.newest_ms.unwrap_or(0).max(0));
+            added = self.deltas.accumulate(key, point, Some(earlier_ns), now)?;
         }
         let Accumulated::Store { size } = added else {
             return Ok(false);
@@ -299,7 +299,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         // A point that is rejected must not leave a zero.
         point.check(self.settings.convert_histograms_to_nhcb)?;
         // At the start itself an earlier total may have its last sample.
-        let start_ms = milliseconds(point.start_ns().max(earlier.newest_ns));
+        let start_ms = milliseconds(point.start_ns().max(earlier_ns));
         let zero_ms = start_ms.saturating_add(1);
         if start_ms > 0 && zero_ms < milliseconds(point.time_ns()) && self.to.takes_time(zero_ms) {
             let zero = point.zero_at(nanoseconds(zero_ms));
@@ -316,7 +316,7 @@ impl<S: Sink> PointTranslator<'_, '_, S> {
         labels: &LabelMap,
         suffix: &str,
         timestamp_ms: i64,
-    ) -> Result<Stored, S::Error> {
+    ) -> Result<StoredSeries, S::Error> {
         let mut labels = labels.clone();
         labels.set(METRIC_NAME, &format!("{}{suffix}", self.metric.name));
         self.to.stored(labels.iter(), timestamp_ms)

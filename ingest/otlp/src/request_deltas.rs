@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use varve_model::TenantLabels;
 
-use super::delta::{Added, AppliedDelta, DeltaRequest, DeltaStreams, EarlierTotal};
+use super::delta::{Added, AppliedDelta, DeltaRequest, DeltaStreams};
 use super::delta_point::DeltaPoint;
 use super::labels::LabelMap;
 use super::sink::Position;
@@ -37,17 +37,21 @@ pub(super) enum Accumulated {
 }
 
 impl<'a> RequestDeltas<'a> {
-    /// Starts a request of a tenant. A delta may end by at most `late_max` before the newest one of
+    /// Starts a request of a tenant. A delta may end by at most `late_delta_max` before the newest one of
     /// its stream.
     #[must_use]
-    pub fn new(streams: &'a DeltaStreams, tenant: &'a TenantLabels, late_max: Duration) -> Self {
+    pub fn new(
+        streams: &'a DeltaStreams,
+        tenant: &'a TenantLabels,
+        late_delta_max: Duration,
+    ) -> Self {
         let id = streams.start_request();
         Self {
             streams,
             request: DeltaRequest {
                 id,
                 tenant,
-                late_max,
+                late_delta_max,
             },
             current: None,
             applied: Vec::new(),
@@ -59,8 +63,8 @@ impl<'a> RequestDeltas<'a> {
         self.streams.key(self.request.tenant, name, labels)
     }
 
-    /// Adds a delta to the total of its stream, and replaces it by the total. `earlier` is what the
-    /// store has, if it was asked.
+    /// Adds a delta to the total of its stream, and replaces it by the total. `earlier_ns` is the
+    /// time of the newest sample in the store, 0 without one; `None` if the store was not asked.
     ///
     /// # Errors
     /// The reason why the data point is rejected.
@@ -68,12 +72,12 @@ impl<'a> RequestDeltas<'a> {
         &mut self,
         key: StreamKey,
         point: &mut impl DeltaPoint,
-        earlier: Option<EarlierTotal>,
+        earlier_ns: Option<u64>,
         now: Instant,
     ) -> Result<Accumulated, String> {
         let added = self
             .streams
-            .accumulate(self.request, key, point, earlier, now)?;
+            .accumulate(self.request, key, point, earlier_ns, now)?;
         self.current = match added {
             Added::Done(applied) => applied,
             Added::Nothing => return Ok(Accumulated::StoreNothing),

@@ -3,6 +3,7 @@
 use std::hash::Hash;
 use std::ops::Range;
 
+use varve_model::StoredSeries;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 
@@ -15,15 +16,6 @@ pub struct Position {
     pub n_floats: usize,
     /// Native histograms.
     pub n_histograms: usize,
-}
-
-/// What the store has of a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Stored {
-    /// The newest timestamp.
-    pub newest_ms: Option<i64>,
-    /// The series has a sample at the time in question.
-    pub has_sample: bool,
 }
 
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the
@@ -95,7 +87,7 @@ pub trait Sink {
     /// If the request must end.
     fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
 
-    /// Returns what the store has of a series.
+    /// Returns what the store has of a series, and whether it has a sample at this time.
     ///
     /// # Errors
     /// If the request must end.
@@ -103,7 +95,7 @@ pub trait Sink {
         &self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
         timestamp_ms: i64,
-    ) -> Result<Stored, Self::Error>;
+    ) -> Result<StoredSeries, Self::Error>;
 
     /// Returns the maximum number of labels of a series.
     fn labels_max(&self) -> usize;

@@ -5,9 +5,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-use varve_model::TenantLabels;
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
+use varve_model::{StoredSeries, TenantLabels};
 
 use super::limits::{DECODED_SIZE_MAX, TARGET_INFO_SAMPLES_MAX};
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
@@ -145,8 +145,8 @@ impl Sink for Recorder {
         &self,
         _labels: impl IntoIterator<Item = (&'l str, &'l str)>,
         timestamp_ms: i64,
-    ) -> Result<Stored, Error> {
-        Ok(Stored {
+    ) -> Result<StoredSeries, Error> {
+        Ok(StoredSeries {
             newest_ms: self.stored_ms.iter().copied().max(),
             has_sample: self.stored_ms.contains(&timestamp_ms),
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 use varve_context::{Limit, MemoryBudget, QueryContext};
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
-use varve_model::{Labels, RejectionReason, TenantLabels};
-use varve_otlp::{Position, RequestDeltas, Sink, Stored};
+use varve_model::{Labels, RejectionReason, StoredSeries, TenantLabels};
+use varve_otlp::{Position, RequestDeltas, Sink};
 use varve_tsdb::bounds::Bounds;
 use varve_tsdb::{Db, ReadContext};
 
@@ -141,9 +141,9 @@ impl Sink for OtlpSink<'_, '_> {
         &self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
         timestamp_ms: i64,
-    ) -> Result<Stored, WriteError> {
+    ) -> Result<StoredSeries, WriteError> {
         let Some(Lookup { db, tenant, ctx }) = &self.lookup else {
-            return Ok(Stored::default());
+            return Ok(StoredSeries::default());
         };
         let mut pairs: Vec<(&str, &str)> = tenant.iter().collect();
         for (name, value) in labels {
@@ -153,13 +153,9 @@ impl Sink for OtlpSink<'_, '_> {
         }
         // Such a series cannot be stored.
         let Ok(labels) = Labels::from_unsorted(&mut pairs) else {
-            return Ok(Stored::default());
+            return Ok(StoredSeries::default());
         };
-        let stored = db.stored_series(ctx, &labels, timestamp_ms)?;
-        Ok(Stored {
-            newest_ms: stored.newest_ms,
-            has_sample: stored.has_sample,
-        })
+        Ok(db.stored_series(ctx, &labels, timestamp_ms)?)
     }
 
     fn labels_max(&self) -> usize {

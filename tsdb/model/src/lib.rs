@@ -29,7 +29,7 @@ pub use exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 pub use label_set::Labels;
 pub use matcher::{MatchOp, Matcher};
 pub use rejection::{Rejection, RejectionReason};
-pub use sample::{Sample, SampleColumns};
+pub use sample::{Sample, SampleColumns, StoredSeries};
 pub use string_set::StringSet;
 pub use tenant::{TenantLabels, may_add};
 pub use time_range::TimeRange;

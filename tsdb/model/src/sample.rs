@@ -15,6 +15,15 @@ pub struct Sample {
     pub value: f64,
 }
 
+/// What a store has of a series, for a caller that continues it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoredSeries {
+    /// The newest timestamp. `None` if the series is not in memory.
+    pub newest_ms: Option<i64>,
+    /// The series has a sample at the time in question.
+    pub has_sample: bool,
+}
+
 /// Samples of one series as two columns of equal length, in ascending order of time.
 ///
 /// The reset hint of a histogram refers to the previous sample in the columns. If a merge or

@@ -19,7 +19,7 @@ mod disk_probe;
 mod open;
 mod select;
 mod stats;
-pub(crate) mod stored_series;
+mod stored_series;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,20 +1,11 @@
 //! What the store has of one series, for a caller that continues it.
 
-use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
+use varve_model::{Labels, Matcher, SampleColumns, StoredSeries, TimeRange};
 
 use super::Db;
 use crate::error::{Error, Result};
 use crate::read_context::ReadContext;
 use crate::shard::shard_of;
-
-/// What the store has of a series; from [`Db::stored_series`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StoredSeries {
-    /// The newest timestamp. `None` if the series is not in memory.
-    pub newest_ms: Option<i64>,
-    /// The series has a sample at the time in question.
-    pub has_sample: bool,
-}
 
 impl Db {
     /// Returns the newest timestamp of a series in memory, and whether it has a sample at a time up
