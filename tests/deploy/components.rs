@@ -384,6 +384,42 @@ fn patches_of_tokens_and_tls_change_only_the_entry_of_varve() {
     }
 }
 
+#[test]
+fn patches_for_two_servers_secure_both_entries() {
+    if missing(&["kustomize"]) {
+        return;
+    }
+    let for_one = [
+        "remote-write.json",
+        "authorization.json",
+        "tls.json",
+        "recorded-by-varve.json",
+    ];
+    let for_two = [
+        "remote-write-ha.json",
+        "authorization-ha.json",
+        "tls-ha.json",
+        "recorded-by-varve-ha.json",
+    ];
+    let one = patched(&Value::Null, &for_one).unwrap()["spec"].clone();
+    let two = patched(&Value::Null, &for_two).unwrap()["spec"].clone();
+    let entries = list(&two["remoteWrite"]);
+    assert_eq!(entries.len(), 2);
+    for (i, entry) in entries.iter().enumerate() {
+        let url = format!("https://varve-{i}.varve.monitoring.svc:9898/api/v1/write");
+        assert_eq!(entry["url"], url);
+        for key in ["authorization", "tlsConfig", "writeRelabelConfigs"] {
+            assert_eq!(entry[key], one["remoteWrite"][0][key], "{key}");
+        }
+    }
+    assert_eq!(two["ruleSelector"], one["ruleSelector"]);
+    // With the patches for one server, an entry would send its samples to either of the two.
+    let written = patched(&Value::Null, &for_two[..1]).unwrap()["spec"]["remoteWrite"].clone();
+    for patch in &for_one[1..] {
+        patched(&written, &[patch]).unwrap_err();
+    }
+}
+
 /// Returns the paths of all values, with their defaults. A map that is empty or free is one value.
 fn value_paths(of: &Map<String, Value>, prefix: &str, paths: &mut BTreeMap<String, Value>) {
     for (key, value) in of {
