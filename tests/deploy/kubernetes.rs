@@ -317,7 +317,13 @@ fn rules_and_alertmanagers_in_mounted_config_maps_are_read_and_read_again() {
 #[test]
 fn each_token_of_the_component_auth_grants_what_its_client_does() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["prometheus", "scrape", "grafana", "admin"] {
+    for name in [
+        "prometheus",
+        "prometheus-next",
+        "scrape",
+        "grafana",
+        "admin",
+    ] {
         std::fs::write(dir.path().join(name), format!("t0ken-{name}\n")).unwrap();
     }
     let web = text(&format!("{BASE}/components/auth/web.yml"));
@@ -332,7 +338,9 @@ fn each_token_of_the_component_auth_grants_what_its_client_does() {
         })
     };
     let request = WriteRequest::new([series(&[("__name__", "m")], &[(now_ms(), 1.0)])]);
-    of("prometheus").write(&request).expect_status(204);
+    for name in ["prometheus", "prometheus-next"] {
+        of(name).write(&request).expect_status(204);
+    }
     of("scrape").get("/metrics").expect_status(200);
     of("grafana")
         .get("/api/v1/query?query=m")
