@@ -20,11 +20,26 @@ pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Parses a duration such as `1h30m`.
+/// Parses a duration such as `1h30m` or `3d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration: Option<jiff::SignedDuration> = text.parse().ok();
-    let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| "expected a duration, for example 1h30m".to_owned())
+    duration(text).ok_or_else(|| "expected a duration, for example 1h30m or 3d".to_owned())
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    // jiff's durations without a time zone have no days.
+    let mut days = Duration::ZERO;
+    let mut rest = text;
+    if let Some((before, after)) = text.split_once('d')
+        && let Ok(n_days) = before.parse::<u32>()
+    {
+        days = Duration::from_secs(86_400 * u64::from(n_days));
+        rest = after;
+    }
+    if rest.is_empty() && !days.is_zero() {
+        return Some(days);
+    }
+    let rest: jiff::SignedDuration = rest.parse().ok()?;
+    days.checked_add(Duration::try_from(rest).ok()?)
 }
 
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
@@ -66,7 +81,11 @@ mod tests {
     fn durations_need_a_unit() {
         assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert!(parse_duration("-1s").is_err() && parse_duration("5").is_err());
+        assert_eq!(parse_duration("3d"), Ok(Duration::from_secs(259_200)));
+        assert_eq!(parse_duration("1d12h"), Ok(Duration::from_secs(129_600)));
+        for wrong in ["-1s", "5", "", "d", "-1d", "1d-1h", "1dd", "3 days"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

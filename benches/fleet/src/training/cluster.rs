@@ -1,11 +1,13 @@
 //! The training cluster: computes each scrape from the schedule, the faults and the seed.
 //!
-//! Memory: one slot per series that exists, 165 per node and 10 per pod.
+//! Memory: one slot per series that exists, 206 per node and 11 per pod.
 
 use anyhow::Result;
 
-use super::faults::{Fault, Kind};
-use super::labels::{self, GpuSeries, NodeSeries, PodSeries};
+use super::faults::Fault;
+use super::kind::Kind;
+use super::labels;
+use super::metrics::{GpuSeries, NodeSeries, PodSeries};
 use super::node::{Node, number};
 use super::schedule::{GPUS, Job, Pod, Schedule};
 use super::series::{SeriesSet, SlotId};
@@ -241,7 +243,8 @@ impl Cluster {
             let is_lost = fault.is_some_and(|fault| {
                 fault.kind == Kind::DeadKubelet && round >= fault.place.start + 2
             });
-            let is_running = is_placed && round >= pod.created + READY_ROUNDS;
+            let job = &self.schedule.jobs[pod.job_idx];
+            let is_running = is_placed && round >= pod.created + job.pull_rounds + READY_ROUNDS;
             let values = [
                 (PodSeries::Pending, !is_running),
                 (PodSeries::Running, is_running),
@@ -251,6 +254,14 @@ impl Cluster {
             for (series, is_true) in values {
                 let id = running.series[series as usize];
                 self.series.set(id, number(is_true));
+            }
+            let exist = [
+                (PodSeries::Waiting, is_placed && !is_running),
+                (PodSeries::GpuRequest, job.gpus_per_pod > 0),
+            ];
+            for (series, exists) in exist {
+                let id = running.series[series as usize];
+                self.series.set_hidden(id, !exists || self.is_restarting)?;
             }
         }
         Ok(())
@@ -264,7 +275,8 @@ impl Cluster {
                 let job_seed = mix2(self.seed, job_idx as u64);
                 let phase = match kind {
                     _ if !job.is_running(round) => Phase::Idle,
-                    Some(Kind::Hung | Kind::OffBus) => Phase::Hung,
+                    Some(Kind::IdleJob) => Phase::Idle,
+                    Some(Kind::Hung | Kind::OffBus | Kind::DriverXid) => Phase::Hung,
                     _ => signals::healthy_phase(job, job_seed, round),
                 };
                 JobState {
@@ -288,7 +300,7 @@ impl Cluster {
             }
             let is_flapping = rank
                 .fault
-                .is_some_and(|f| f.kind == Kind::InfinibandFlapping);
+                .is_some_and(|f| matches!(f.kind, Kind::InfinibandFlapping | Kind::LemonNode));
             if is_flapping && (0..GPUS).any(|port| rank.port(port, *state).downed > 0.0) {
                 state.speed = state.speed.min(0.6);
             }
@@ -358,7 +370,24 @@ impl Cluster {
         let signals = rank.node(node_phase);
         self.series
             .write_node(&self.nodes[node_idx].series, signals, self.interval_ms);
-        Ok(())
+        self.measure_new_node(node_idx, active)
+    }
+
+    /// Writes when a node was created, and the taint that it has until its pre-flight test passed.
+    fn measure_new_node(&mut self, node_idx: usize, active: &Active) -> Result<()> {
+        let new = active.by_node[node_idx]
+            .filter(|fault| matches!(fault.kind, Kind::PreflightFailed | Kind::PreflightPassed));
+        let node = &mut self.nodes[node_idx];
+        if let Some(fault) = new {
+            node.created = fault.place.start;
+        }
+        let created_s = (self.start_ms + node.created * self.interval_ms) / 1000;
+        self.series
+            .set(node.series[NodeSeries::Created as usize], created_s as f64);
+        let taint = node.series[NodeSeries::PreflightTaint as usize];
+        self.series.set(taint, 1.0);
+        self.series
+            .set_hidden(taint, new.is_none() || self.is_restarting)
     }
 }
 

@@ -8,79 +8,39 @@ use std::io::{BufRead, Write};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::kind::Kind;
 use super::random::Random;
-use super::schedule::{GPUS, LEAF, Pod, Schedule};
+use super::schedule::{GPUS, LEAF, Pod, Purpose, Schedule};
 
 /// Rounds of undisturbed training before a fault and after it.
 const QUIET_ROUNDS: i64 = 40;
 /// Attempts to find a place for a fault.
 const ATTEMPTS_MAX: usize = 400;
 
-/// A kind of fault or decoy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
-    /// A GPU is locked to a low clock.
-    SlowClock,
-    /// A GPU has a lower power limit than the others.
-    PowerCap,
-    /// A GPU is hot and throttles.
-    Hot,
-    /// A GPU corrects memory errors all the time.
-    Ecc,
-    /// A GPU has lost lanes of its PCIe link.
-    PcieDowngrade,
-    /// A GPU has lost an NVLink.
-    NvlinkLane,
-    /// An InfiniBand port runs at half its rate.
-    InfinibandSlow,
-    /// An InfiniBand port loses its link again and again.
-    InfinibandFlapping,
-    /// A switch pauses its ports.
-    PfcStorm,
-    /// The disk of a node is slow; its ranks wait for data.
-    SlowDisk,
-    /// The CPUs of a node run at a low frequency.
-    SlowCpu,
-    /// A process of a node leaks memory.
-    MemoryLeak,
-    /// The communicator of a job has stopped.
-    Hung,
-    /// Only a part of the pods of a job is scheduled.
-    HalfScheduled,
-    /// The kubelet of a node is dead.
-    DeadKubelet,
-    /// A GPU has fallen off the bus (Xid 79), and its job hangs.
-    OffBus,
-    /// Decoy: an application error (Xid 31).
-    ApplicationXid,
-    /// Decoy: all GPUs of a job become warmer and slower together.
-    WarmRoom,
-    /// Decoy: the DCGM exporter of a node is not scraped for minutes.
-    ScrapeGap,
-    /// Decoy: kube-state-metrics restarts.
-    KubeStateMetricsRestart,
-    /// Decoy: kube-state-metrics runs twice.
-    KubeStateMetricsTwice,
-}
-
-/// The kinds of faults that are drawn onto a running job.
-const FAULTS: [Kind; 15] = [
+/// The kinds of faults that are drawn onto a running job, the longest ones first.
+const FAULTS: [Kind; 22] = [
+    Kind::LemonNode,
+    Kind::IdleJob,
     Kind::SlowClock,
     Kind::PowerCap,
     Kind::Hot,
     Kind::Ecc,
     Kind::PcieDowngrade,
     Kind::NvlinkLane,
+    Kind::NvlinkErrors,
     Kind::InfinibandSlow,
     Kind::InfinibandFlapping,
     Kind::PfcStorm,
+    Kind::RocePause,
     Kind::SlowDisk,
+    Kind::FullDisk,
+    Kind::ReadOnlyDisk,
     Kind::SlowCpu,
     Kind::MemoryLeak,
     Kind::Hung,
     Kind::DeadKubelet,
     Kind::OffBus,
+    Kind::DriverXid,
 ];
 
 /// A fault or decoy. One line of the truth file.
@@ -124,32 +84,6 @@ pub(super) struct FaultOptions {
     pub(super) interval_ms: i64,
 }
 
-impl Kind {
-    /// Returns the name in the truth file.
-    pub(super) fn name(self) -> String {
-        let value = serde_json::to_value(self).expect("a kind is a string");
-        value.as_str().unwrap_or_default().to_owned()
-    }
-
-    fn concerns_a_gpu(self) -> bool {
-        matches!(
-            self,
-            Self::SlowClock
-                | Self::PowerCap
-                | Self::Hot
-                | Self::Ecc
-                | Self::PcieDowngrade
-                | Self::NvlinkLane
-                | Self::OffBus
-                | Self::ApplicationXid
-        )
-    }
-
-    fn concerns_a_port(self) -> bool {
-        matches!(self, Self::InfinibandSlow | Self::InfinibandFlapping)
-    }
-}
-
 /// Returns the name of a node.
 pub(super) fn node_name(node: usize) -> String {
     format!("gpu-{node:04}")
@@ -161,7 +95,7 @@ pub(super) fn draw(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
         schedule,
         options,
         random: Random::new(options.seed, 3),
-        faults: half_scheduled(schedule, options),
+        faults: scheduled(schedule, options),
     };
     for _ in 0..options.n_per_kind {
         for kind in FAULTS {
@@ -181,26 +115,41 @@ pub(super) fn draw(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
     faults
 }
 
-/// Returns the jobs that the schedule starts by half.
-fn half_scheduled(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
+/// Returns the faults that the schedule contains: jobs that do not start, or late, and new nodes.
+fn scheduled(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (job_idx, job) in schedule.jobs.iter().enumerate() {
-        if job.is_half_scheduled {
-            let place = Place {
-                job_idx: Some(job_idx),
-                start: job.created,
-                end: job.end,
-                ..Place::default()
-            };
-            faults.push(fault(
-                Kind::HalfScheduled,
-                false,
-                job.id(),
-                place,
-                1.0,
-                options,
-            ));
-        }
+        let kind = match job.purpose {
+            Purpose::HalfScheduled => Kind::HalfScheduled,
+            Purpose::Unscheduled => Kind::TeamWaits,
+            Purpose::Training if job.pull_rounds > 0 => Kind::ImagePull,
+            _ => continue,
+        };
+        let end = match kind {
+            Kind::ImagePull => job.created + job.pull_rounds,
+            _ => job.end,
+        };
+        let place = Place {
+            job_idx: Some(job_idx),
+            start: job.created,
+            end,
+            ..Place::default()
+        };
+        faults.push(fault(kind, false, job.id(), place, 1.0, options));
+    }
+    for absence in &schedule.absences {
+        let kind = match absence.has_failed {
+            true => Kind::PreflightFailed,
+            false => Kind::PreflightPassed,
+        };
+        let place = Place {
+            nodes: vec![absence.node],
+            start: absence.start,
+            end: absence.end,
+            ..Place::default()
+        };
+        let is_decoy = !absence.has_failed;
+        faults.push(fault(kind, is_decoy, String::new(), place, 1.0, options));
     }
     faults
 }
@@ -243,6 +192,10 @@ impl Drawing<'_> {
             let length = match kind {
                 Kind::ScrapeGap => self.random.rounds(4, 10),
                 Kind::MemoryLeak => self.random.rounds(60, 90),
+                // The alert needs more than 35 minutes.
+                Kind::IdleJob => self.random.rounds(90, 110),
+                // The alert needs ten incidents, which are 15 minutes apart.
+                Kind::LemonNode => self.random.rounds(200, 240),
                 _ => self.random.rounds(30, 70),
             };
             let latest = self.options.n_rounds - length - QUIET_ROUNDS;
@@ -261,8 +214,8 @@ impl Drawing<'_> {
         let Some(node) = pod.node else { return };
         let job = &self.schedule.jobs[pod.job_idx];
         let nodes = match kind {
-            Kind::Hung | Kind::WarmRoom => Vec::new(),
-            Kind::PfcStorm => self.nodes_below_leaf(pod.job_idx, node / LEAF, start),
+            _ if kind.concerns_a_job() => Vec::new(),
+            _ if kind.concerns_a_leaf() => self.nodes_below_leaf(pod.job_idx, node / LEAF, start),
             _ => vec![node],
         };
         let place = Place {
@@ -305,7 +258,12 @@ impl Drawing<'_> {
                 || other.place.start - QUIET_ROUNDS > end
                 || other.place.end + QUIET_ROUNDS < start
         });
-        job.n_pods >= 4 && is_pod_there && !is_idle_rank && is_training && is_free
+        job.purpose == Purpose::Training
+            && job.n_pods >= 4
+            && is_pod_there
+            && !is_idle_rank
+            && is_training
+            && is_free
     }
 
     fn add_to_the_cluster(&mut self, kind: Kind) {
@@ -360,7 +318,8 @@ mod tests {
             seed,
             n_nodes: 128,
             n_rounds: 1_440,
-            n_half_scheduled: 2,
+            n_per_kind: 2,
+            n_decoys: 2,
         });
         draw(
             &schedule,
@@ -378,7 +337,13 @@ mod tests {
     #[test]
     fn each_kind_of_fault_is_drawn() {
         let faults = drawn(1);
-        for kind in FAULTS.into_iter().chain([Kind::HalfScheduled]) {
+        let of_the_schedule = [
+            Kind::HalfScheduled,
+            Kind::ImagePull,
+            Kind::TeamWaits,
+            Kind::PreflightFailed,
+        ];
+        for kind in FAULTS.into_iter().chain(of_the_schedule) {
             let n_drawn = faults.iter().filter(|fault| fault.kind == kind).count();
             assert!(n_drawn >= 2, "{kind:?}: {n_drawn}");
         }

@@ -3,165 +3,11 @@
 
 use varve_model::Labels;
 
+use super::capacity::PLACEHOLDER_CLASS;
 use super::faults::node_name;
-use super::schedule::{Job, Owner, Pod};
+use super::metrics::{GpuSeries, NodeSeries, PodSeries, PortSeries};
+use super::schedule::{Job, LEAF, OWNING_TEAM, Owner, Pod, Purpose};
 use crate::fleet::mix2;
-
-/// Series of a GPU, in the order of their slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GpuSeries {
-    Utilization,
-    Clock,
-    Power,
-    Tensor,
-    Temperature,
-    Nvlink,
-    PcieReplays,
-    PcieWidth,
-    Xid,
-    RemappedRows,
-    UncorrectableRows,
-    RowRemapFailure,
-    ThrottleReasons,
-    CorrectedErrors,
-    MemoryUsed,
-}
-
-/// Series of an InfiniBand port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PortSeries {
-    Bytes,
-    Wait,
-    Downed,
-    Rate,
-}
-
-/// Series of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeSeries {
-    DiskBusy,
-    DiskReadTime,
-    DiskReads,
-    CpuFrequency,
-    MemoryAvailable,
-    MemoryTotal,
-    InternetIn,
-    InternetOut,
-    KubeletUp,
-    Ready,
-    NotReady,
-    Labels,
-    Gpus,
-}
-
-/// Series of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PodSeries {
-    Owner,
-    Info,
-    Created,
-    Labels,
-    Pending,
-    Running,
-    Scheduled,
-    Ready,
-    Restarts,
-    GpuRequest,
-}
-
-impl GpuSeries {
-    pub(super) const ALL: [Self; 15] = [
-        Self::Utilization,
-        Self::Clock,
-        Self::Power,
-        Self::Tensor,
-        Self::Temperature,
-        Self::Nvlink,
-        Self::PcieReplays,
-        Self::PcieWidth,
-        Self::Xid,
-        Self::RemappedRows,
-        Self::UncorrectableRows,
-        Self::RowRemapFailure,
-        Self::ThrottleReasons,
-        Self::CorrectedErrors,
-        Self::MemoryUsed,
-    ];
-
-    fn metric(self) -> &'static str {
-        match self {
-            Self::Utilization => "DCGM_FI_DEV_GPU_UTIL",
-            Self::Clock => "DCGM_FI_DEV_SM_CLOCK",
-            Self::Power => "DCGM_FI_DEV_POWER_USAGE",
-            Self::Tensor => "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-            Self::Temperature => "DCGM_FI_DEV_GPU_TEMP",
-            Self::Nvlink => "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-            Self::PcieReplays => "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-            Self::PcieWidth => "DCGM_FI_DEV_PCIE_LINK_WIDTH",
-            Self::Xid => "DCGM_FI_DEV_XID_ERRORS",
-            Self::RemappedRows => "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
-            Self::UncorrectableRows => "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
-            Self::RowRemapFailure => "DCGM_FI_DEV_ROW_REMAP_FAILURE",
-            Self::ThrottleReasons => "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-            Self::CorrectedErrors => "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
-            Self::MemoryUsed => "DCGM_FI_DEV_FB_USED",
-        }
-    }
-}
-
-impl PortSeries {
-    pub(super) const ALL: [Self; 4] = [Self::Bytes, Self::Wait, Self::Downed, Self::Rate];
-
-    fn metric(self) -> &'static str {
-        match self {
-            Self::Bytes => "node_infiniband_port_data_transmitted_bytes_total",
-            Self::Wait => "node_infiniband_port_transmit_wait_total",
-            Self::Downed => "node_infiniband_link_downed_total",
-            Self::Rate => "node_infiniband_rate_bytes_per_second",
-        }
-    }
-}
-
-impl NodeSeries {
-    pub(super) const ALL: [Self; 13] = [
-        Self::DiskBusy,
-        Self::DiskReadTime,
-        Self::DiskReads,
-        Self::CpuFrequency,
-        Self::MemoryAvailable,
-        Self::MemoryTotal,
-        Self::InternetIn,
-        Self::InternetOut,
-        Self::KubeletUp,
-        Self::Ready,
-        Self::NotReady,
-        Self::Labels,
-        Self::Gpus,
-    ];
-
-    /// Returns `true` if kube-state-metrics exports it.
-    pub(super) fn is_of_kubernetes(self) -> bool {
-        matches!(
-            self,
-            Self::Ready | Self::NotReady | Self::Labels | Self::Gpus
-        )
-    }
-}
-
-impl PodSeries {
-    pub(super) const ALL: [Self; 10] = [
-        Self::Owner,
-        Self::Info,
-        Self::Created,
-        Self::Labels,
-        Self::Pending,
-        Self::Running,
-        Self::Scheduled,
-        Self::Ready,
-        Self::Restarts,
-        Self::GpuRequest,
-    ];
-}
 
 /// Labels under construction.
 struct Pairs(Vec<(&'static str, String)>);
@@ -252,13 +98,50 @@ pub(super) fn node(series: NodeSeries, node: usize, state_metrics: &str) -> Labe
             .with("status", "unknown"),
         NodeSeries::Labels => of_state_metrics("kube_node_labels", state_metrics)
             .with("node", name)
-            .with("label_team", "shared"),
+            .with("label_team", owning_team(node)),
         NodeSeries::Gpus => of_state_metrics("kube_node_status_allocatable", state_metrics)
             .with("node", name)
             .with("resource", "nvidia_com_gpu")
             .with("unit", "integer"),
+        NodeSeries::Created => {
+            of_state_metrics("kube_node_created", state_metrics).with("node", name)
+        }
+        NodeSeries::PreflightTaint => of_state_metrics("kube_node_spec_taint", state_metrics)
+            .with("node", name)
+            .with("key", "cluster.example.com/preflight")
+            .with("value", "pending")
+            .with("effect", "NoSchedule"),
+        NodeSeries::DiskAvailable => of_file_system("node_filesystem_avail_bytes", name, "/"),
+        NodeSeries::DiskSize => of_file_system("node_filesystem_size_bytes", name, "/"),
+        NodeSeries::DiskReadOnly => of_file_system("node_filesystem_readonly", name, "/"),
+        NodeSeries::SystemAvailable => of_file_system("node_filesystem_avail_bytes", name, "/usr"),
+        NodeSeries::SystemSize => of_file_system("node_filesystem_size_bytes", name, "/usr"),
+        NodeSeries::SystemReadOnly => of_file_system("node_filesystem_readonly", name, "/usr"),
+        NodeSeries::PauseMicroseconds => {
+            of_node_exporter("node_ethtool_received_prio3_pause_duration", name)
+                .with("device", "ens1f0np0")
+        }
     };
     pairs.labels()
+}
+
+/// Returns the team that owns a node.
+fn owning_team(node: usize) -> &'static str {
+    match node % LEAF {
+        0 => OWNING_TEAM,
+        _ => "shared",
+    }
+}
+
+fn of_file_system(metric: &str, node_name: String, mount_point: &str) -> Pairs {
+    let device = match mount_point {
+        "/" => "/dev/nvme0n1p9",
+        _ => "/dev/nvme0n1p3",
+    };
+    of_node_exporter(metric, node_name)
+        .with("device", device)
+        .with("mountpoint", mount_point)
+        .with("fstype", "ext4")
 }
 
 fn of_node_exporter(metric: &str, node_name: String) -> Pairs {
@@ -300,6 +183,7 @@ pub(super) fn pod(
         PodSeries::Scheduled => "kube_pod_status_scheduled",
         PodSeries::Ready => "kube_pod_status_ready",
         PodSeries::Restarts => "kube_pod_container_status_restarts_total",
+        PodSeries::Waiting => "kube_pod_container_status_waiting_reason",
         PodSeries::GpuRequest => "kube_pod_container_resource_requests",
     };
     let pairs = of_state_metrics(metric, state_metrics)
@@ -316,13 +200,17 @@ pub(super) fn pod(
         }
         PodSeries::Info => pairs
             .with("node", node)
-            .with("host_ip", pod.node.map(address).unwrap_or_default()),
+            .with("host_ip", pod.node.map(address).unwrap_or_default())
+            .with("priority_class", priority_class(job)),
         PodSeries::Created => pairs,
         PodSeries::Labels => with_job_labels(pairs, job, pod),
         PodSeries::Pending => pairs.with("phase", "Pending"),
         PodSeries::Running => pairs.with("phase", "Running"),
         PodSeries::Scheduled | PodSeries::Ready => pairs.with("condition", "true"),
         PodSeries::Restarts => pairs.with("container", "main"),
+        PodSeries::Waiting => pairs
+            .with("container", "main")
+            .with("reason", "ContainerCreating"),
         PodSeries::GpuRequest => pairs
             .with("container", "main")
             .with("node", node)
@@ -342,12 +230,20 @@ fn owner(job: &Job) -> (&'static str, String) {
         Owner::JobSet => ("Job", format!("{name}-workers-0")),
         Owner::PyTorchJob => ("PyTorchJob", name),
         Owner::MpiJob => ("MPIJob", name),
+        Owner::ReplicaSet => ("ReplicaSet", name),
+    }
+}
+
+fn priority_class(job: &Job) -> &'static str {
+    match job.purpose {
+        Purpose::Placeholder => PLACEHOLDER_CLASS,
+        _ => "training",
     }
 }
 
 fn with_job_labels(pairs: Pairs, job: &Job, pod: &Pod) -> Pairs {
     match job.owner {
-        Owner::Job | Owner::StatefulSet => pairs,
+        Owner::Job | Owner::StatefulSet | Owner::ReplicaSet => pairs,
         Owner::JobSet => pairs
             .with("label_jobset_sigs_k8s_io_jobset_name", job.name.clone())
             .with("label_jobset_sigs_k8s_io_job_index", "0"),

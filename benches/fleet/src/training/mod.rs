@@ -14,9 +14,12 @@
 
 mod alerts;
 mod args;
+mod capacity;
 mod cluster;
 mod faults;
+mod kind;
 mod labels;
+mod metrics;
 mod node;
 mod random;
 mod schedule;
@@ -61,7 +64,8 @@ fn draw(args: &ClusterArgs, start_ms: i64) -> (Schedule, Vec<Fault>) {
         seed: args.seed,
         n_nodes: to_usize(args.nodes),
         n_rounds: args.n_rounds(),
-        n_half_scheduled: to_usize(args.faults_per_kind),
+        n_per_kind: to_usize(args.faults_per_kind),
+        n_decoys: to_usize(args.decoys_per_kind),
     });
     let options = FaultOptions {
         seed: args.seed,

@@ -1,9 +1,15 @@
 //! The series of a node with its GPUs and ports, and how signals become their values.
 
-use super::labels::{self, GpuSeries, NodeSeries, PortSeries};
+use super::labels;
+use super::metrics::{GpuSeries, NodeSeries, PortSeries};
 use super::schedule::GPUS;
 use super::series::{SeriesSet, SlotId};
-use super::signals::{GpuSignals, MEMORY_BYTES, NodeSignals, PortSignals};
+use super::signals::{DISK_BYTES, GpuSignals, MEMORY_BYTES, NodeSignals, PortSignals};
+
+/// The round in which the first nodes were created: a month before at scrapes of 30 s.
+const OLD_ROUNDS: i64 = -86_400;
+/// Size of the file system of the operating system.
+const SYSTEM_BYTES: f64 = 1_065_345_024.0;
 
 /// A node with its series.
 pub(super) struct Node {
@@ -13,6 +19,8 @@ pub(super) struct Node {
     /// The pods that use its GPUs.
     pub(super) users: [Option<usize>; GPUS],
     pub(super) labeled_users: [Option<usize>; GPUS],
+    /// The round in which it was created.
+    pub(super) created: i64,
 }
 
 impl Node {
@@ -28,12 +36,18 @@ impl Node {
                 .map(|series| set.create(&labels::node(series, node, state_metrics))),
             users: [None; GPUS],
             labeled_users: [None; GPUS],
+            created: OLD_ROUNDS,
         }
     }
 }
 
 impl SeriesSet {
-    pub(super) fn write_gpu(&mut self, ids: &[SlotId; 15], signals: GpuSignals, interval_ms: i64) {
+    pub(super) fn write_gpu(
+        &mut self,
+        ids: &[SlotId; GpuSeries::ALL.len()],
+        signals: GpuSignals,
+        interval_ms: i64,
+    ) {
         let seconds = interval_ms as f64 / 1000.0;
         for series in GpuSeries::ALL {
             let id = ids[series as usize];
@@ -54,6 +68,18 @@ impl SeriesSet {
                     self.add(id, (signals.corrected_errors * seconds).round());
                 }
                 GpuSeries::MemoryUsed => self.set(id, signals.memory_used_mib),
+                GpuSeries::NvlinkRecoveries => {
+                    self.add(id, (signals.nvlink_recoveries * seconds).round());
+                }
+                GpuSeries::NvlinkReplays => {
+                    self.add(id, (signals.nvlink_replays * seconds).round());
+                }
+                GpuSeries::NvlinkFlitErrors => {
+                    self.add(id, (signals.nvlink_flit_errors * seconds).round());
+                }
+                GpuSeries::NvlinkDataErrors => {
+                    self.add(id, (signals.nvlink_data_errors * seconds).round());
+                }
             }
         }
     }
@@ -74,7 +100,7 @@ impl SeriesSet {
 
     pub(super) fn write_node(
         &mut self,
-        ids: &[SlotId; 13],
+        ids: &[SlotId; NodeSeries::ALL.len()],
         signals: NodeSignals,
         interval_ms: i64,
     ) {
@@ -97,6 +123,17 @@ impl SeriesSet {
                 NodeSeries::NotReady => self.set(id, number(!signals.is_ready)),
                 NodeSeries::Labels => self.set(id, 1.0),
                 NodeSeries::Gpus => self.set(id, GPUS as f64),
+                // They change only when a node is new: `Cluster::measure_node` sets them.
+                NodeSeries::Created | NodeSeries::PreflightTaint => {}
+                NodeSeries::DiskAvailable => self.set(id, signals.disk_available.round()),
+                NodeSeries::DiskSize => self.set(id, DISK_BYTES),
+                NodeSeries::DiskReadOnly => self.set(id, number(signals.is_disk_read_only)),
+                NodeSeries::SystemAvailable => self.set(id, 0.4 * SYSTEM_BYTES),
+                NodeSeries::SystemSize => self.set(id, SYSTEM_BYTES),
+                NodeSeries::SystemReadOnly => self.set(id, 1.0),
+                NodeSeries::PauseMicroseconds => {
+                    self.add(id, (signals.pause_microseconds * seconds).round());
+                }
             }
         }
     }

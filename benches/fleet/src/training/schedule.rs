@@ -33,6 +33,8 @@ const SIZES: [(usize, f64); 10] = [
     (512, 0.005),
 ];
 const TEAMS: [&str; 5] = ["pretraining", "posttraining", "vision", "speech", "eval"];
+/// The team that owns one node below each leaf switch. Others borrow them.
+pub(super) const OWNING_TEAM: &str = "robotics";
 
 /// How Kubernetes knows a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,21 @@ pub(super) enum Owner {
     JobSet,
     PyTorchJob,
     MpiJob,
+    ReplicaSet,
+}
+
+/// What a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Training,
+    /// It never starts: the last half of its pods stays pending.
+    HalfScheduled,
+    /// It never starts: all its pods stay pending.
+    Unscheduled,
+    /// It uses no GPU.
+    WithoutGpus,
+    /// Its pods hold nodes for jobs to come.
+    Placeholder,
 }
 
 /// What the cluster's owner asks for.
@@ -50,8 +67,10 @@ pub(super) struct ScheduleOptions {
     pub(super) seed: u64,
     pub(super) n_nodes: usize,
     pub(super) n_rounds: i64,
-    /// Number of jobs of which only a part is scheduled.
-    pub(super) n_half_scheduled: usize,
+    /// Number of faults of each kind that the schedule contains.
+    pub(super) n_per_kind: usize,
+    /// Number of new nodes that pass their pre-flight test.
+    pub(super) n_decoys: usize,
 }
 
 /// A job.
@@ -64,8 +83,9 @@ pub(super) struct Job {
     pub(super) gpus_per_pod: usize,
     pub(super) created: i64,
     pub(super) end: i64,
-    /// A job that never starts: the last half of its pods stays pending.
-    pub(super) is_half_scheduled: bool,
+    pub(super) purpose: Purpose,
+    /// Rounds for which its pods wait for their image.
+    pub(super) pull_rounds: i64,
     /// The round in which a pod is replaced.
     pub(super) restart: Option<i64>,
     /// Number of pipeline stages. Stages have different load.
@@ -90,12 +110,22 @@ pub(super) struct Pod {
     pub(super) end: i64,
 }
 
+/// A time in which a node is new and has not passed its pre-flight test. It runs no pods.
+#[derive(Debug, Clone)]
+pub(super) struct Absence {
+    pub(super) node: usize,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) has_failed: bool,
+}
+
 /// All jobs and pods.
 #[derive(Debug)]
 pub(super) struct Schedule {
     pub(super) jobs: Vec<Job>,
     /// In the order of their creation.
     pub(super) pods: Vec<Pod>,
+    pub(super) absences: Vec<Absence>,
 }
 
 impl Job {
@@ -109,8 +139,9 @@ impl Job {
         let restarts = self
             .restart
             .is_some_and(|from| (from..from + RESTART_ROUNDS).contains(&round));
-        let is_started = round >= self.created + START_ROUNDS && round < self.end;
-        is_started && !restarts && !self.is_half_scheduled
+        let start = self.created + self.pull_rounds + START_ROUNDS;
+        let is_started = round >= start && round < self.end;
+        is_started && !restarts && self.purpose == Purpose::Training
     }
 }
 
@@ -123,10 +154,13 @@ impl Schedule {
             free: (0..options.n_nodes).collect(),
             released: Vec::new(),
             running: Vec::new(),
-            half_scheduled: half_scheduled_rounds(options),
+            due: Due::draw(options),
+            placeholders: Vec::new(),
+            programs: Vec::new(),
             schedule: Self {
                 jobs: Vec::new(),
                 pods: Vec::new(),
+                absences: Vec::new(),
             },
         };
         for round in 0..options.n_rounds {
@@ -138,28 +172,61 @@ impl Schedule {
     }
 }
 
-fn half_scheduled_rounds(options: ScheduleOptions) -> Vec<i64> {
-    let mut random = Random::new(options.seed, 2);
-    let last = (options.n_rounds - 60).max(41);
-    let mut rounds: Vec<i64> = (0..options.n_half_scheduled)
-        .map(|_| random.rounds(40, last))
-        .collect();
+/// Rounds in which something happens that the cluster's owner asks for, the next one last.
+struct Due {
+    half_scheduled: Vec<i64>,
+    image_pulls: Vec<i64>,
+    unscheduled: Vec<i64>,
+    preflight_failures: Vec<i64>,
+    preflights: Vec<i64>,
+}
+
+impl Due {
+    fn draw(options: ScheduleOptions) -> Self {
+        let n = options.n_per_kind;
+        Self {
+            half_scheduled: due_rounds(options, 2, n, 60),
+            image_pulls: due_rounds(options, 4, n, 60),
+            unscheduled: due_rounds(options, 5, n, 60),
+            preflight_failures: due_rounds(options, 6, n, 80),
+            preflights: due_rounds(options, 7, options.n_decoys, 60),
+        }
+    }
+}
+
+/// Draws `n` rounds. The last one is `length` rounds before the end.
+fn due_rounds(options: ScheduleOptions, purpose: u64, n: usize, length: i64) -> Vec<i64> {
+    let mut random = Random::new(options.seed, purpose);
+    let last = (options.n_rounds - length).max(41);
+    let mut rounds: Vec<i64> = (0..n).map(|_| random.rounds(40, last)).collect();
     rounds.sort_unstable_by(|a, b| b.cmp(a));
     rounds
 }
 
+/// Returns `true` once for each due round that has come.
+pub(super) fn is_due(rounds: &mut Vec<i64>, round: i64) -> bool {
+    let is_due = rounds.last().is_some_and(|due| *due <= round);
+    if is_due {
+        rounds.pop();
+    }
+    is_due
+}
+
 /// The state of the scheduler at a round.
-struct Drawing {
-    options: ScheduleOptions,
-    random: Random,
-    free: BTreeSet<usize>,
+pub(super) struct Drawing {
+    pub(super) options: ScheduleOptions,
+    pub(super) random: Random,
+    pub(super) free: BTreeSet<usize>,
     /// Nodes that are free from the next round on.
-    released: Vec<usize>,
+    pub(super) released: Vec<usize>,
     /// Jobs that have not ended.
     running: Vec<usize>,
-    /// Rounds in which a job is scheduled by half, the next one last.
-    half_scheduled: Vec<i64>,
-    schedule: Schedule,
+    due: Due,
+    /// The current pods that are placeholders, by their index.
+    pub(super) placeholders: Vec<usize>,
+    /// Rounds in which the programs without GPUs end.
+    pub(super) programs: Vec<i64>,
+    pub(super) schedule: Schedule,
 }
 
 impl Drawing {
@@ -167,15 +234,32 @@ impl Drawing {
         self.free.extend(self.released.drain(..));
         self.end_jobs(round);
         self.replace_pods(round);
-        if self
-            .half_scheduled
-            .last()
-            .is_some_and(|due| *due <= round && !self.free.is_empty())
-        {
-            self.half_scheduled.pop();
+        self.end_absences(round);
+        self.start_what_is_due(round);
+        self.start_jobs(round);
+        self.start_programs(round);
+        self.move_placeholders(round);
+    }
+
+    /// Starts what the cluster's owner asks for. Most of it waits for a free node.
+    fn start_what_is_due(&mut self, round: i64) {
+        if is_due(&mut self.due.unscheduled, round) {
+            self.start_unscheduled(round);
+        }
+        if !self.free.is_empty() && is_due(&mut self.due.preflight_failures, round) {
+            let length = self.random.rounds(72, 110);
+            self.take_out_a_node(round, length, true);
+        }
+        if !self.free.is_empty() && is_due(&mut self.due.preflights, round) {
+            let length = self.random.rounds(10, 40);
+            self.take_out_a_node(round, length, false);
+        }
+        if !self.free.is_empty() && is_due(&mut self.due.half_scheduled, round) {
             self.start_half_scheduled(round);
         }
-        self.start_jobs(round);
+        if !self.free.is_empty() && is_due(&mut self.due.image_pulls, round) {
+            self.start_with_a_slow_image(round);
+        }
     }
 
     fn end_jobs(&mut self, round: i64) {
@@ -284,7 +368,7 @@ impl Drawing {
         let end = round + self.random.rounds(40, 80);
         let job_idx = self.add_job(2 * n_scheduled, GPUS, round, end);
         let job = &mut self.schedule.jobs[job_idx];
-        job.is_half_scheduled = true;
+        job.purpose = Purpose::HalfScheduled;
         job.restart = None;
         for rank in 0..2 * n_scheduled {
             let node = if rank < n_scheduled {
@@ -292,6 +376,34 @@ impl Drawing {
             } else {
                 None
             };
+            self.add_pod(job_idx, rank, node, 0);
+        }
+    }
+
+    /// Starts a job of the team that owns nodes, all of which are in use.
+    fn start_unscheduled(&mut self, round: i64) {
+        let end = round + self.random.rounds(60, 100);
+        let job_idx = self.add_job(2, GPUS, round, end);
+        let job = &mut self.schedule.jobs[job_idx];
+        job.purpose = Purpose::Unscheduled;
+        job.team = OWNING_TEAM;
+        job.restart = None;
+        for rank in 0..2 {
+            self.add_pod(job_idx, rank, None, 0);
+        }
+    }
+
+    /// Starts a job that waits 17 to 25 minutes for its image, and trains then.
+    fn start_with_a_slow_image(&mut self, round: i64) {
+        let n_pods = self.free.len().min(8);
+        let pull_rounds = self.random.rounds(34, 50);
+        let end = round + pull_rounds + self.random.rounds(100, 200);
+        let job_idx = self.add_job(n_pods, GPUS, round, end);
+        let job = &mut self.schedule.jobs[job_idx];
+        job.pull_rounds = pull_rounds;
+        job.restart = None;
+        for rank in 0..n_pods {
+            let node = self.free.pop_first();
             self.add_pod(job_idx, rank, node, 0);
         }
     }
@@ -320,7 +432,8 @@ impl Drawing {
             gpus_per_pod,
             created,
             end,
-            is_half_scheduled: false,
+            purpose: Purpose::Training,
+            pull_rounds: 0,
             restart,
             n_stages,
             has_idle_rank: n_pods >= 8 && random.happens(0.1),
@@ -330,7 +443,13 @@ impl Drawing {
         job_idx
     }
 
-    fn add_pod(&mut self, job_idx: usize, rank: usize, node: Option<usize>, first_gpu: usize) {
+    pub(super) fn add_pod(
+        &mut self,
+        job_idx: usize,
+        rank: usize,
+        node: Option<usize>,
+        first_gpu: usize,
+    ) {
         let job = &self.schedule.jobs[job_idx];
         self.schedule.pods.push(Pod {
             job_idx,
@@ -365,7 +484,8 @@ mod tests {
             seed,
             n_nodes: 64,
             n_rounds: 720,
-            n_half_scheduled: 3,
+            n_per_kind: 3,
+            n_decoys: 2,
         })
     }
 
@@ -397,18 +517,27 @@ mod tests {
             schedule
                 .jobs
                 .iter()
-                .filter(|job| job.is_half_scheduled)
+                .filter(|job| job.purpose == Purpose::HalfScheduled)
                 .count(),
             3
         );
         assert!(schedule.jobs.iter().any(|job| job.restart.is_some()));
         assert!(schedule.jobs.iter().any(|job| job.gpus_per_pod == GPUS / 2));
-        let n_pending = schedule
-            .pods
-            .iter()
-            .filter(|pod| pod.node.is_none())
-            .count();
-        assert!(n_pending > 0);
+        for pod in &schedule.pods {
+            let purpose = schedule.jobs[pod.job_idx].purpose;
+            let is_pending = match purpose {
+                Purpose::HalfScheduled => pod.rank >= schedule.jobs[pod.job_idx].n_pods / 2,
+                Purpose::Unscheduled => true,
+                // A placeholder waits if no node is free.
+                Purpose::Placeholder => continue,
+                Purpose::Training | Purpose::WithoutGpus => false,
+            };
+            assert_eq!(pod.node.is_none(), is_pending, "{pod:?}");
+        }
+        let slow = schedule.jobs.iter().find(|job| job.pull_rounds > 0);
+        let slow = slow.expect("a job waits for its image");
+        let trains = slow.created + slow.pull_rounds + START_ROUNDS;
+        assert!(!slow.is_running(trains - 1) && slow.is_running(trains));
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //! An alert is judged when it begins to fire.
 //! - A **hit** names the job of a fault that is active, or ended at most [`GRACE_MS`] before. If the
 //!   fault is of a node, GPU or port, the alert also names one of its nodes, and no other GPU or
-//!   port. If the fault is of the whole job, it names no node.
-//! - A **consequence** names only the job that a GPU off the bus has halted: it is true, but does not
-//!   say where. It is neither a hit nor false.
+//!   port. If the fault is of the whole job, it names no node. If the fault is of a node that runs no
+//!   job, it names no job. A team that waits is hit by its name alone, and a node that fails again and
+//!   again also by an alert of the node that names no job, up to [`LEMON_GRACE_MS`] later.
+//! - A **consequence** names only the job that a GPU has halted: it is true, but does not say where.
+//!   It is neither a hit nor false.
 //! - Every other alert is **false**, also on a decoy, and each time it begins to fire again.
 //!
 //! A fault is found if it has a hit. It counts once, however many alerts hit it. Recall is the share
@@ -16,10 +18,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use super::alerts::{Alerts, Firing, Rule};
-use super::faults::{Fault, Kind};
+use super::faults::Fault;
+use super::kind::Kind;
 
 /// Alerts look back over minutes, so they may fire shortly after a fault.
 const GRACE_MS: i64 = 5 * 60_000;
+/// Nodes that fail again and again are counted once an hour.
+const LEMON_GRACE_MS: i64 = 2 * 3_600_000;
 /// Maximum number of false alerts that are listed.
 const LISTED_MAX: usize = 40;
 
@@ -100,6 +105,9 @@ pub(super) fn score(truth: &[Fault], alerts: &Alerts) -> Report {
 
 /// Returns `true` if an alert names the place of a fault while it is active.
 fn is_hit(fault: &Fault, firing: &Firing) -> bool {
+    if is_of_team(fault, firing) || is_of_lemon(fault, firing) {
+        return true;
+    }
     if !is_of_job(fault, firing) {
         return false;
     }
@@ -111,12 +119,37 @@ fn is_hit(fault: &Fault, firing: &Firing) -> bool {
 
 /// Returns `true` if an alert names only the job that a fault has halted.
 fn is_consequence(fault: &Fault, firing: &Firing) -> bool {
-    fault.kind == Kind::OffBus && firing.label("node").is_none() && is_of_job(fault, firing)
+    fault.kind.halts_the_job() && firing.label("node").is_none() && is_of_job(fault, firing)
 }
 
 fn is_of_job(fault: &Fault, firing: &Firing) -> bool {
-    let is_in_time = (fault.start_ms..=fault.end_ms + GRACE_MS).contains(&firing.fired_at_ms);
-    !fault.is_decoy && is_in_time && firing.label("job_id") == Some(&fault.job_id)
+    let named = firing.label("job_id").map_or("", String::as_str);
+    is_active(fault, firing, GRACE_MS) && named == fault.job_id
+}
+
+/// Returns `true` if an alert names only the team that waits.
+fn is_of_team(fault: &Fault, firing: &Firing) -> bool {
+    let team = fault.job_id.split('/').next();
+    let named = firing.label("team").map(String::as_str);
+    let is_of_others = firing.label("job_id").or(firing.label("node")).is_some();
+    fault.kind == Kind::TeamWaits
+        && is_active(fault, firing, GRACE_MS)
+        && named == team
+        && !is_of_others
+}
+
+/// Returns `true` if an alert names only the node that fails again and again.
+fn is_of_lemon(fault: &Fault, firing: &Firing) -> bool {
+    let node = firing.label("node");
+    fault.kind == Kind::LemonNode
+        && is_active(fault, firing, LEMON_GRACE_MS)
+        && firing.label("job_id").is_none()
+        && node.is_some_and(|node| fault.nodes.contains(node))
+}
+
+fn is_active(fault: &Fault, firing: &Firing, grace_ms: i64) -> bool {
+    let active = fault.start_ms..=fault.end_ms + grace_ms;
+    !fault.is_decoy && active.contains(&firing.fired_at_ms)
 }
 
 /// Returns `false` if an alert names another GPU or port than that of the fault. The port of an
@@ -275,6 +308,43 @@ mod tests {
         let gpu = r#"{"labels":{"job_id":"t/o","node":"n9","gpu":"0"},"firedAtMs":180000}"#;
         let report = score(&truth(), &alerts(gpu));
         assert_eq!(report.by_alert["A"].n_hits, 1);
+    }
+
+    #[test]
+    fn faults_without_a_job_are_hit_by_alerts_without_a_job() {
+        let lines = concat!(
+            r#"{"kind":"preflight_failed","is_decoy":false,"job_id":"","nodes":["n7"],"start_ms":60000,"end_ms":600000,"severity":1}"#,
+            "\n",
+            r#"{"kind":"preflight_passed","is_decoy":true,"job_id":"","nodes":["n8"],"start_ms":60000,"end_ms":600000,"severity":1}"#,
+            "\n",
+            r#"{"kind":"team_waits","is_decoy":false,"job_id":"robotics/j","nodes":[],"start_ms":60000,"end_ms":600000,"severity":1}"#,
+            "\n",
+            r#"{"kind":"lemon_node","is_decoy":false,"job_id":"t/j","nodes":["n9"],"start_ms":60000,"end_ms":600000,"severity":1}"#,
+        );
+        let truth = super::super::faults::read(lines.as_bytes()).unwrap();
+        let n_false = |labels: &str, at: i64| {
+            let firing = format!(r#"{{"labels":{labels},"firedAtMs":{at}}}"#);
+            score(&truth, &alerts(&firing)).false_alerts.len()
+        };
+        for hit in [
+            r#"{"node":"n7","key":"preflight"}"#,
+            r#"{"team":"robotics","state":"allocated"}"#,
+            r#"{"node":"n9","job_id":"t/j","device":"mlx5_1"}"#,
+            r#"{"node":"n9"}"#,
+        ] {
+            assert_eq!(n_false(hit, 180_000), 0, "{hit}");
+        }
+        assert_eq!(n_false(r#"{"node":"n9"}"#, 4_000_000), 0);
+        for other in [
+            r#"{"node":"n7","job_id":"t/j"}"#,
+            r#"{"node":"n8"}"#,
+            r#"{"team":"vision"}"#,
+            r#"{"team":"robotics","node":"n1"}"#,
+            r#"{"node":"n6"}"#,
+        ] {
+            assert_eq!(n_false(other, 180_000), 1, "{other}");
+        }
+        assert_eq!(n_false(r#"{"node":"n7"}"#, 4_000_000), 1);
     }
 
     #[test]

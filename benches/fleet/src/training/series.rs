@@ -140,7 +140,10 @@ impl SeriesSet {
         slot.twin = labels.map(|labels| EncodedLabels::new(labels, Version::V1));
         // The twin begins with the next sample.
         slot.written_round = i64::MIN / 2;
-        if let Some(old) = old {
+        let is_written = slot.is_written;
+        if let Some(old) = old
+            && is_written
+        {
             self.push(id, &old, STALE_NAN)?;
         }
         Ok(())
@@ -184,8 +187,14 @@ impl SeriesSet {
         }
         slot.is_written = false;
         let labels = slot.labels.take().expect("a written series has labels");
+        let twin = slot.twin.take();
         self.push(id, &labels, STALE_NAN)?;
-        self.slots[id.0 as usize].labels = Some(labels);
+        if let Some(twin) = &twin {
+            self.push(id, twin, STALE_NAN)?;
+        }
+        let slot = &mut self.slots[id.0 as usize];
+        slot.labels = Some(labels);
+        slot.twin = twin;
         Ok(())
     }
 
@@ -270,5 +279,14 @@ mod tests {
         let before = set.n_samples;
         set.set_twin(id, None).unwrap();
         assert_eq!(set.n_samples - before, 1);
+
+        // Both end while the series is hidden, and begin again.
+        set.set_twin(id, Some(&labels("b"))).unwrap();
+        written(&mut set, id, &[3.0]);
+        let before = set.n_samples;
+        set.set_hidden(id, true).unwrap();
+        assert_eq!(set.n_samples - before, 2);
+        set.set_hidden(id, false).unwrap();
+        assert_eq!(written(&mut set, id, &[3.0]), [2]);
     }
 }

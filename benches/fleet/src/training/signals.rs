@@ -15,7 +15,8 @@
 //! - Stages of a pipeline have up to 18 % less load than the first one (Lin et al., "Understanding
 //!   Stragglers in Large Model Training Using What-if Analysis", OSDI 2025: stages are imbalanced).
 
-use super::faults::{Fault, Kind};
+use super::faults::Fault;
+use super::kind::Kind;
 use super::random::{normal, share};
 use super::schedule::{GPUS, Job};
 use crate::fleet::mix2;
@@ -39,6 +40,16 @@ const PORT_BYTES: f64 = 14e9;
 /// Rate of an InfiniBand port of 400 Gbit/s in bytes per second.
 pub(super) const PORT_RATE: f64 = 50e9;
 pub(super) const MEMORY_BYTES: f64 = 2_199_023_255_552.0;
+/// Size of the local disk.
+pub(super) const DISK_BYTES: f64 = 1_888_556_142_592.0;
+/// Microseconds per second for which a port of the storage network is paused: short bursts, more of
+/// them while all nodes save a checkpoint.
+const PAUSE_US: f64 = 200.0;
+const CHECKPOINT_PAUSE_US: f64 = 15_000.0;
+/// Xid errors of the driver: the firmware of the GPU does not respond, or has an error.
+const DRIVER_XIDS: [f64; 2] = [119.0, 120.0];
+/// Rounds between two failures of the links of a bad node.
+const LEMON_ROUNDS: i64 = 30;
 /// Bits of DCGM_FI_DEV_CLOCK_THROTTLE_REASONS.
 const APPLICATION_CLOCKS: f64 = 2.0;
 const SOFTWARE_POWER_CAP: f64 = 4.0;
@@ -97,6 +108,10 @@ pub(super) struct GpuSignals {
     pub(super) memory_used_mib: f64,
     /// Rows that were remapped in this round.
     pub(super) remapped_rows: f64,
+    pub(super) nvlink_recoveries: f64,
+    pub(super) nvlink_replays: f64,
+    pub(super) nvlink_flit_errors: f64,
+    pub(super) nvlink_data_errors: f64,
 }
 
 /// Signals of an InfiniBand port.
@@ -120,6 +135,10 @@ pub(super) struct NodeSignals {
     pub(super) internet_out_bytes: f64,
     pub(super) is_ready: bool,
     pub(super) is_kubelet_up: bool,
+    /// Free bytes of the local disk.
+    pub(super) disk_available: f64,
+    pub(super) is_disk_read_only: bool,
+    pub(super) pause_microseconds: f64,
 }
 
 /// Returns the phase of a job that computes and has no fault.
@@ -184,6 +203,8 @@ impl Rank<'_> {
             Some((Kind::Ecc, severity)) => 0.9 - 0.2 * severity,
             Some((Kind::PcieDowngrade, severity)) => 0.95 - 0.2 * severity,
             Some((Kind::NvlinkLane, severity)) => 0.95 - 0.2 * severity,
+            Some((Kind::NvlinkErrors, severity)) => 0.98 - 0.05 * severity,
+            Some((Kind::RocePause, severity)) => 0.9 - 0.2 * severity,
             Some((Kind::InfinibandSlow, severity)) => 0.9 - 0.2 * severity,
             Some((Kind::PfcStorm, severity)) => 0.7 - 0.3 * severity,
             Some((Kind::SlowDisk | Kind::SlowCpu, severity)) => 0.9 - 0.3 * severity,
@@ -240,6 +261,10 @@ impl Rank<'_> {
             },
             memory_used_mib: if is_busy { BUSY_MIB } else { IDLE_MIB },
             remapped_rows: 0.0,
+            nvlink_recoveries: 0.0,
+            nvlink_replays: 0.0,
+            nvlink_flit_errors: 0.0,
+            nvlink_data_errors: 0.0,
         };
         self.apply_fault(gpu, &mut out);
         out.temperature = out.temperature.round();
@@ -263,7 +288,11 @@ impl Rank<'_> {
                 out.pcie_replays = 0.2 + severity;
             }
             Some((Kind::NvlinkLane, severity)) => out.nvlink_bytes *= 0.8 - 0.3 * severity,
+            Some((Kind::NvlinkErrors, severity)) => break_nvlink(severity, out),
             Some((Kind::OffBus, _)) => out.xid = 79.0,
+            Some((Kind::DriverXid, severity)) => {
+                out.xid = DRIVER_XIDS[usize::from(severity > 0.5)];
+            }
             Some((Kind::ApplicationXid, _)) => out.xid = 31.0,
             _ => {}
         }
@@ -300,12 +329,26 @@ impl Rank<'_> {
                     out.bytes *= 0.3;
                 }
             }
+            Some((Kind::LemonNode, _)) if self.is_failing_again(port) => {
+                out.downed = 1.0;
+                out.bytes *= 0.3;
+            }
             Some((Kind::PfcStorm, severity)) => {
                 out.wait_ticks += (1e7 + 3e7 * severity) * (0.6 + 0.2 * burst.min(2.0));
             }
             _ => {}
         }
         out
+    }
+
+    /// Returns `true` if the link of a port of a bad node fails in this round: two ports that share a
+    /// riser card, every quarter of an hour.
+    fn is_failing_again(&self, port: usize) -> bool {
+        let Some(fault) = self.fault else {
+            return false;
+        };
+        let is_of_the_card = port / 2 == fault.place.device / 2;
+        is_of_the_card && (self.round - fault.place.start) % LEMON_ROUNDS == 0
     }
 
     pub(super) fn node(&self, phase: Phase) -> NodeSignals {
@@ -324,11 +367,22 @@ impl Rank<'_> {
             internet_out_bytes: if is_saving { 4e8 } else { 1e6 } * (1.0 + 0.2 * self.noise(0, 14)),
             is_ready: true,
             is_kubelet_up: true,
+            disk_available: DISK_BYTES * self.free_share(),
+            is_disk_read_only: false,
+            pause_microseconds: if is_saving {
+                CHECKPOINT_PAUSE_US
+            } else {
+                PAUSE_US
+            } * (0.8 * self.noise(0, 17)).exp(),
         };
         match fault {
             Some((Kind::SlowDisk, severity)) => {
                 out.disk_busy = 0.97;
                 out.read_seconds = reads * (0.02 + 0.1 * severity);
+            }
+            Some((Kind::ReadOnlyDisk, _)) => out.is_disk_read_only = true,
+            Some((Kind::RocePause, severity)) => {
+                out.pause_microseconds = (2.5e5 + 5e5 * severity) * (1.0 + 0.1 * self.noise(0, 17));
             }
             Some((Kind::SlowCpu, severity)) => out.cpu_hz *= 0.6 - 0.35 * severity,
             Some((Kind::MemoryLeak, _)) => {
@@ -346,5 +400,31 @@ impl Rank<'_> {
         }
         out.disk_busy = out.disk_busy.clamp(0.0, 1.0);
         out
+    }
+
+    /// Returns the free share of the local disk. It changes every ten minutes, or within two minutes
+    /// to almost nothing.
+    fn free_share(&self) -> f64 {
+        let steps = (self.round / 20).cast_unsigned();
+        let change = normal(mix2(self.seed ^ 16 << 56 ^ self.node as u64, steps));
+        let healthy = 0.55 + 0.08 * self.constant(0, 16) + 0.005 * change;
+        match self.fault {
+            Some(fault) if fault.kind == Kind::FullDisk => {
+                let rest = 0.002 + 0.03 * (1.0 - fault.severity);
+                let passed = (self.round - fault.place.start) as f64 / 4.0;
+                rest + (healthy - rest) * (1.0 - passed).clamp(0.0, 1.0)
+            }
+            _ => healthy,
+        }
+    }
+}
+
+/// Adds errors of an NVLink: one of the four kinds that DCGM counts, by severity.
+fn break_nvlink(severity: f64, out: &mut GpuSignals) {
+    match severity {
+        ..0.25 => out.nvlink_recoveries = 0.1,
+        ..0.5 => out.nvlink_replays = 0.4,
+        ..0.75 => out.nvlink_flit_errors = 400.0,
+        _ => out.nvlink_data_errors = 400.0,
     }
 }
