@@ -78,12 +78,12 @@ impl Drawing {
     }
 
     fn free_without_placeholder(&self) -> Option<usize> {
-        let pods = &self.schedule.pods;
-        let is_held = |node: usize| {
-            let mut held = self.placeholders.iter().map(|idx| pods[*idx].node);
-            held.any(|other| other == Some(node))
-        };
-        self.free.iter().rev().copied().find(|node| !is_held(*node))
+        let placeholders = self.placeholders.iter();
+        let held: Vec<Option<usize>> = placeholders
+            .map(|idx| self.schedule.pods[*idx].node)
+            .collect();
+        let mut last_first = self.free.iter().rev().copied();
+        last_first.find(|node| !held.contains(&Some(*node)))
     }
 
     fn add_placeholder(&mut self, job_idx: usize, rank: usize, node: Option<usize>, round: i64) {
