@@ -196,7 +196,7 @@ fn start_other_server(shell: &mut Shell, dir: &Path) {
 #[test]
 fn the_commands_of_the_readme_work_as_printed() {
     let exporter = "prometheus-node-exporter";
-    if missing(&["prometheus", "promtool", exporter, "lsof"]) || !can_isolate() {
+    if missing(&["prometheus", "promtool", exporter]) || !can_isolate() {
         return;
     }
     let page = fs::read_to_string(repository_path("README.md")).expect("read the README");
@@ -244,7 +244,7 @@ fn the_commands_of_the_readme_work_as_printed() {
                 run_until_alike(&mut shell, &step);
                 if is_kill {
                     // The command has not killed it.
-                    shell.expect("kill $(lsof -t other/lock)");
+                    shell.expect("kill $(cat other/lock)");
                 }
             }
         }

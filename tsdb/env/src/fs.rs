@@ -84,7 +84,7 @@ pub trait Fs: Debug + Send + Sync {
     fn volume(&self, path: &Path) -> io::Result<Volume>;
 
     /// Locks a file, which is created if it does not exist, until the returned value is dropped or
-    /// the process ends.
+    /// the process ends. The file of a real file system has the id of the process then.
     ///
     /// # Errors
     /// `WouldBlock` if this or another process holds the lock.

@@ -102,7 +102,11 @@ impl Fs for RealFs {
             .write(true)
             .open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(file)),
+            Ok(()) => {
+                // For whoever looks for the process. A full disk does not prevent a start.
+                let _unwritten = write_process_id(&file);
+                Ok(Box::new(file))
+            }
             Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -110,6 +114,12 @@ impl Fs for RealFs {
 }
 
 impl Lock for File {}
+
+/// Replaces the content of a file by the id of this process, and a newline.
+fn write_process_id(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
 
 fn open_to_read(path: &Path) -> io::Result<File> {
     check_regular(path)?;
@@ -159,6 +169,22 @@ impl ReadFile for File {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_file_has_the_id_of_the_process_that_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        fs::write(&path, "the id of an earlier process\n").unwrap();
+        let lock = RealFs.lock(&path).unwrap();
+        let expect = format!("{}\n", std::process::id());
+        assert_eq!(fs::read_to_string(&path).unwrap(), expect);
+        assert_eq!(
+            RealFs.lock(&path).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), expect);
+        drop(lock);
+    }
 
     #[test]
     fn other_than_regular_files_are_rejected_without_blocking() {
