@@ -21,7 +21,7 @@ use crate::protection::{endless_query, ingest};
 const INJECTED_BY_UNIT_TESTS: [&str; 2] = ["VarvePanics", "VarveVolumeFillsUp"];
 
 /// Alerts whose fault a test of this file injects.
-const INJECTED: [&str; 33] = [
+const INJECTED: [&str; 34] = [
     "VarveAlertsNearMaximum",
     "VarveBlocksDamaged",
     "VarveCompactionsFailing",
@@ -41,6 +41,7 @@ const INJECTED: [&str; 33] = [
     "VarveQueriesSlow",
     "VarveRelabelRuleDisabled",
     "VarveReplaySlow",
+    "VarveRequestsDenied",
     "VarveRestarting",
     "VarveRetentionHeld",
     "VarveRuleFailures",
@@ -160,6 +161,13 @@ fn alerts_of_the_process() {
         server.http().post("/-/reload", &[], b"").expect_status(500);
     });
     config.write("");
+    monitor.expect("VarveRequestsDenied", &server, || {
+        let form = [("sec-fetch-site", "cross-site")];
+        server
+            .http()
+            .post("/api/v1/write", &form, b"")
+            .expect_status(403);
+    });
     // A file is read once it no longer changes.
     std::fs::write(&web, "nonsense: 1").expect("write");
     monitor.expect_now("VarveWebConfigReloadFailed", &server, || {});
