@@ -108,8 +108,8 @@ impl Filling {
             let name = string(&variable["name"]);
             match string(&variable["type"]) {
                 "datasource" => {}
-                "textbox" => {
-                    let default = string(&variable["query"]).to_owned();
+                "textbox" | "custom" => {
+                    let default = string(&variable["current"]["value"]).to_owned();
                     filling.fixed.push((format!("${name}"), default));
                 }
                 "query" => filling.add_query(dashboard, name, variable, simulation),
