@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::json;
 use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
@@ -142,6 +143,24 @@ fn passwords_and_tokens_grant_their_scopes() {
         .http()
         .post("/api/v1/admin/tsdb/clean_tombstones", &[], b"")
         .expect_status(204);
+
+    // Senders drop the samples of denied writes. So these are listed, and reads are not.
+    let admin = server.http();
+    let rejects = admin.query("/api/v1/status/rejects", &[]).data();
+    let denied = &rejects["rejects"][0];
+    assert_eq!(
+        (&denied["reason"], &denied["requests"]),
+        (&json!("denied"), &json!(2)),
+        "{rejects}"
+    );
+    assert_eq!(denied["sender"]["path"], "/api/v1/write");
+    let text = &denied["example"]["text"];
+    assert_eq!(text, "the user, password or token is missing or unknown");
+    assert!(
+        server.log().contains("Write request denied"),
+        "{}",
+        server.log()
+    );
 
     // A new password takes effect, an invalid hash does not.
     std::fs::write(&path, users("no hash")).expect("write a file");

@@ -2,13 +2,18 @@
 //! configured headers of every response.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use varve_config::web::Scope;
+use varve_server::rejections::Sender;
 use varve_server::requests::tenant::{Peer, User};
+use varve_system::excerpt::truncate;
 
+use super::log_limiter::LogLimiter;
 use super::origin;
 use super::probe::Probe;
 use super::scope::required_scope;
@@ -18,6 +23,11 @@ use crate::grpc;
 use crate::response::plain;
 use crate::ui;
 use crate::web_config::{Auth, Denied};
+
+/// Maximum size of the user agent and of the path of a denied request.
+const SENDER_SIZE_MAX: usize = 256;
+
+static DENIED_LOG: LogLimiter = LogLimiter::new();
 
 /// What the web configuration grants to a request.
 enum Granted {
@@ -42,7 +52,7 @@ pub(crate) async fn authorize(
         Ok(()) if ui::is_for_page(request.method(), request.uri().path()) => Ok(Granted::Response),
         // Load balancers and Kubernetes send no credentials with it.
         Ok(()) if request.uri().path() == grpc::health::PATH => Ok(Granted::Response),
-        Ok(()) => authenticate(web.auth.as_ref(), &mut request).await,
+        Ok(()) => authenticate(&state, web.auth.as_ref(), &mut request).await,
         Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
     };
     let mut response = match allowed {
@@ -73,6 +83,7 @@ fn bad_host(reason: &str) -> Response {
 /// none: after a rotation of tokens, an orchestrator that still sends the old one must not restart
 /// the server.
 async fn authenticate(
+    state: &HttpState,
     auth: Option<&Arc<Auth>>,
     request: &mut Request,
 ) -> Result<Granted, Response> {
@@ -93,10 +104,45 @@ async fn authenticate(
         Err(denied) => denied,
     };
 
+    if scope == Scope::Write {
+        note_denied_write(state, request, denied);
+    }
     match Probe::of(request.method(), request.uri()) {
         Some(probe) => Ok(Granted::Status(probe)),
         None => Err(deny(denied, challenge_for(request))),
     }
+}
+
+/// Lists and logs a denied write: senders drop the samples of a request that gets 401 or 403.
+fn note_denied_write(state: &HttpState, request: &Request, denied: Denied) {
+    let user_agent = request.headers().get(header::USER_AGENT);
+    let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
+    let sender = Sender {
+        address: request.extensions().get::<Peer>().map(|peer| peer.0),
+        user_agent: truncate(&user_agent, SENDER_SIZE_MAX).to_owned(),
+        user: Arc::default(),
+        path: truncate(request.uri().path(), SENDER_SIZE_MAX).to_owned(),
+    };
+    let reason = match denied {
+        Denied::Unknown => "the user, password or token is missing or unknown",
+        Denied::Scope(_) => "the token lacks the scope write",
+        Denied::Busy => "too many passwords wait for their comparison",
+    };
+    if let Some(n_suppressed) = DENIED_LOG.admit("denied", Instant::now()) {
+        let client = sender.address.map(|address| address.to_string());
+        let user_agent = &sender.user_agent;
+        tracing::warn!(
+            client,
+            user_agent,
+            reason,
+            n_suppressed,
+            "Write request denied"
+        );
+    }
+    state
+        .app
+        .rejections
+        .add_request(sender, "denied", reason.to_owned());
 }
 
 /// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a

@@ -21,6 +21,7 @@ const HINTS: Record<string, string> = {
   busy: "The server is at its limit; senders retry. Look at the store's load and at the budgets.",
   body_slow: "The network or the sender is slow (--web.min-body-rate).",
   body_broken: "The connection broke. Look at proxies and their timeouts.",
+  denied: "Give the sender a user or token of --web.config.file that has the scope write. Samples of denied requests are lost.",
   failed: "The store failed. The server's log has the reason.",
   no_samples: "The sender sends series without samples. Upgrade it.",
   invalid_histogram: "The native histogram contradicts itself. Upgrade the client library.",
