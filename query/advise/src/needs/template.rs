@@ -186,6 +186,7 @@ impl Template<'_> {
     fn current(&self, idx: usize) -> Option<&str> {
         match &self.values[idx] {
             Values::Known(values) => values.first().map(String::as_str),
+            Values::Number(number) => Some(number),
             Values::Pattern(_) => None,
         }
     }
@@ -344,6 +345,7 @@ mod tests {
             ("metric", known(&["a_total", "b_total"])),
             ("agg", known(&["sum", "max"])),
             ("found", Values::Pattern("node_.*".to_owned())),
+            ("nodes", Values::Number("1000".to_owned())),
         ];
         let values = values
             .map(|(name, values)| (name.to_owned(), values))
@@ -389,6 +391,11 @@ mod tests {
         );
         check("topk($k, a)", &["a"]);
         check("topk($undefined, a)", &["a"]);
+        check("a * $nodes", &["a"]);
+        check(
+            "{__name__=~\"node_$nodes\"}",
+            &["node_cpu", "node_cpu_total"],
+        );
         check("$agg by ($undefined) (a)", &["a"]);
         check("$undefined(a)", &["a"]);
         check("$metric", &["a_total", "b_total"]);

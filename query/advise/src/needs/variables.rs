@@ -11,6 +11,8 @@ pub(super) enum Values {
     Known(Vec<String>),
     /// All values that match a regular expression.
     Pattern(String),
+    /// A number that viewers may replace by any text: outside of a string, by another number.
+    Number(String),
 }
 
 /// The variables of a dashboard.
@@ -26,6 +28,7 @@ impl Values {
     pub(super) fn pattern(&self, escape: bool) -> String {
         match self {
             Self::Pattern(pattern) => format!("(?:{pattern})"),
+            Self::Number(_) => "(?:.*)".to_owned(),
             Self::Known(values) => {
                 let patterns: Vec<_> = values
                     .iter()

@@ -58,6 +58,7 @@ fn read(variable: &Value, sources: &Sources) -> Option<Variable> {
             let value = spec.get("value").and_then(Value::as_str);
             value.map(|value| Values::Known(vec![value.to_owned()]))
         }
+        "textbox" | "text" => number(spec),
         "query" => query.as_deref().and_then(names_of_metrics_call),
         _ => None,
     };
@@ -133,6 +134,16 @@ fn known(spec: &Value) -> Option<Values> {
     let mut seen = std::collections::BTreeSet::new();
     values.retain(|value| seen.insert(value.clone()));
     (!values.is_empty()).then_some(Values::Known(values))
+}
+
+/// Returns the number that a text box has.
+fn number(spec: &Value) -> Option<Values> {
+    let places = ["/current/value", "/query", "/value"];
+    let mut texts = places
+        .iter()
+        .filter_map(|pointer| spec.pointer(pointer)?.as_str());
+    let number = texts.find(|text| text.parse::<f64>().is_ok())?;
+    Some(Values::Number(number.to_owned()))
 }
 
 /// Returns the values of a list variable of Perses, if its plugin lists them.
@@ -326,6 +337,7 @@ mod tests {
         let known = |json: Value| match variable(json).values {
             Values::Known(values) => values,
             Values::Pattern(pattern) => vec![format!("pattern {pattern}")],
+            Values::Number(number) => vec![format!("number {number}")],
         };
         let custom = json!({"name": "v", "type": "custom", "query": "one : 1, 2,a\\,b", "current": {"value": "2"}});
         assert_eq!(known(custom), ["2", "1", "a,b"]);
@@ -337,6 +349,11 @@ mod tests {
             known(json!({"name": "v", "type": "textbox", "query": "x"})),
             ["pattern .*"]
         );
+        let grafana =
+            json!({"name": "v", "type": "textbox", "query": "1", "current": {"value": "2"}});
+        assert_eq!(known(grafana), ["number 2"]);
+        let perses = json!({"kind": "TextVariable", "spec": {"name": "v", "value": "1e3"}});
+        assert_eq!(known(perses), ["number 1e3"]);
         assert!(variable(json!({"name": "v", "type": "adhoc"})).is_filter);
     }
 }
