@@ -72,7 +72,7 @@ fn notify_of_failures(app: &App, store: &Store) {
     let rejected = (!refusals.is_empty()).then(|| {
         format!(
             "Writes are rejected, queries are answered: {}. Senders retry. Free space on the volume of the data \
-             directory, or see \"Full disk\" and \"Failed sync\" in docs/operations.md.",
+             directory, or see \"Full disk\", \"Failed sync\" and \"Memory limit\" in docs/operations.md.",
             refusals.join("; ")
         )
     });

@@ -84,6 +84,21 @@ impl WriteError {
     }
 }
 
+impl WriteError {
+    /// Returns `true` if the request has no memory, or its samples have none in the heads.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(
+            self.cause(),
+            Self::Busy { .. }
+                | Self::Store(varve_tsdb::Error::Limit {
+                    what: Limit::HeadMemory,
+                    ..
+                })
+        )
+    }
+}
+
 impl From<varve_context::Error> for WriteError {
     fn from(error: varve_context::Error) -> Self {
         Self::Store(error.into())

@@ -43,6 +43,10 @@ fn a_store_without_memory_left_refuses_writes_with_503_and_goes_on_answering() {
         .expect("100,000 series take more than 1 MiB")
         .expect_status(503);
     assert!(!refused.header("retry-after").is_empty(), "{refused:?}");
+    let flag = "--storage.head.max-memory, of a shard: ";
+    assert!(refused.text().contains(flag), "{refused:?}");
+    let rejects = server.http().query("/api/v1/status/rejects", &[]).data();
+    assert_eq!(rejects["rejects"][0]["reason"], "busy", "{rejects}");
     assert!(n_names(&server) >= 1000, "{}", n_names(&server));
     // With more memory the sender's retry succeeds.
     server.kill();

@@ -125,10 +125,10 @@ impl Error {
     }
 
     /// Returns [`Error::Limit`] if `used` exceeds `limit`.
-    pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
+    pub(crate) fn check_limit(what: impl Into<Limit>, used: usize, limit: usize) -> Result<()> {
         if used > limit {
             Err(Self::Limit {
-                what: Limit::Other(what),
+                what: what.into(),
                 used: used as u64,
                 limit: limit as u64,
             })

@@ -139,10 +139,12 @@ impl RejectionLog {
 
 /// Returns the reason of a rejected request, as in `varve_ingest_requests_total`.
 fn name(error: &WriteError) -> &'static str {
+    if error.is_out_of_memory() {
+        return "busy";
+    }
     match error.cause() {
         WriteError::Malformed(_) => "malformed",
         WriteError::TooLarge { .. } => "too_large",
-        WriteError::Busy { .. } => "busy",
         WriteError::Throttled { .. } => "throttled",
         _ => "failed",
     }

@@ -93,13 +93,16 @@ impl Counters {
             }
             Err(WriteError::Malformed(_)) => &mut stats.requests_malformed,
             Err(WriteError::TooLarge { .. }) => &mut stats.requests_too_large,
-            Err(WriteError::Busy { .. }) => &mut stats.requests_busy,
+            Err(error) if error.is_out_of_memory() => &mut stats.requests_busy,
             Err(WriteError::Throttled { resource, .. }) => {
                 stats.requests_throttled.entry(*resource).or_default()
             }
-            Err(WriteError::Moved | WriteError::Store(_) | WriteError::PartialImport { .. }) => {
-                &mut stats.requests_failed
-            }
+            Err(
+                WriteError::Busy { .. }
+                | WriteError::Moved
+                | WriteError::Store(_)
+                | WriteError::PartialImport { .. },
+            ) => &mut stats.requests_failed,
         };
         *requests += 1;
     }

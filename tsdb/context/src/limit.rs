@@ -21,6 +21,8 @@ pub enum Limit {
     WritesMemory,
     /// Memory of a write request while no other is active.
     LoneWriteMemory,
+    /// Memory of the head of a shard.
+    HeadMemory,
     /// Memory of all queries of a tenant.
     TenantMemory,
 
@@ -94,6 +96,12 @@ pub type LimitNames = fn(Limit) -> Option<&'static str>;
 /// name limits.
 static NAMES: OnceLock<LimitNames> = OnceLock::new();
 
+impl From<&'static str> for Limit {
+    fn from(name: &'static str) -> Self {
+        Self::Other(name)
+    }
+}
+
 impl Limit {
     /// Sets how errors and metrics of this process call limits. The first call wins. Without one,
     /// and where `names` has none, they say in plain words what is limited.
@@ -114,6 +122,7 @@ impl Limit {
             Self::RulesAlertMemory => "memory that rules keep",
             Self::WritesMemory => "memory of write requests",
             Self::LoneWriteMemory => "memory of a write request",
+            Self::HeadMemory => "bytes in the head of a shard",
             Self::TenantMemory => "memory of a tenant",
             Self::TenantSamples => "samples of a tenant",
             Self::TenantRange => "time range of a tenant",

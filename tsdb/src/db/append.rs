@@ -380,6 +380,9 @@ impl Db {
                 )),
             }
         }
+        // All shards have the same limit.
+        let full = self.store.shards.iter().find_map(|shard| shard.full());
+        reasons.extend(full.map(|error| error.to_string()));
         reasons
     }
 

@@ -212,9 +212,14 @@ impl Shard {
         self.check_size(&head, self.head_size_max)
     }
 
+    /// Returns why the head accepts no samples, if it is full.
+    pub(crate) fn full(&self) -> Option<Error> {
+        self.check_size(&self.head(), self.head_size_max).err()
+    }
+
     fn check_size(&self, head: &Head, size_max: usize) -> Result<()> {
         let used = head.size();
         self.head_size.store(used, Ordering::Relaxed);
-        Error::check_limit("bytes in the head of a shard", used, size_max)
+        Error::check_limit(varve_context::Limit::HeadMemory, used, size_max)
     }
 }

@@ -634,6 +634,34 @@ fn the_head_is_bounded() {
 }
 
 #[test]
+fn full_heads_are_the_reason_why_writes_are_rejected() {
+    let (_dir, db) = fresh(Options {
+        head_size_max_bytes: 4_000_000,
+        ..options()
+    });
+    let n_series = (0..100_000)
+        .find(|&i| db.series(&series_labels(i)).is_err())
+        .unwrap();
+    assert_eq!(db.write_refusals(), Vec::<String>::new());
+    let rejected = (0..10_000).find_map(|step| {
+        let mut batch = WriteBatch::default();
+        for i in 0..n_series {
+            let sample = Sample {
+                timestamp_ms: NOW_MS + step,
+                value: (step * 31 + i as i64).pow(3) as f64 / 7.0,
+            };
+            batch.push(db.series(&series_labels(i)).unwrap(), sample, 0);
+        }
+        db.append(&mut batch).err()
+    });
+    let full = db.write_refusals();
+    assert_eq!(full.len(), 1, "{full:?}");
+    let prefix = "bytes in the head of a shard: ";
+    assert!(full[0].starts_with(prefix), "{full:?}");
+    assert!(rejected.unwrap().to_string().starts_with(prefix));
+}
+
+#[test]
 fn a_torn_tail_loses_only_the_record_being_written() {
     let (dir, db) = fresh(options());
     (0..3).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
