@@ -138,9 +138,10 @@ fn scheduled(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
         faults.push(fault(kind, false, job.id(), place, 1.0, options));
     }
     for absence in &schedule.absences {
-        let kind = match absence.has_failed {
-            true => Kind::PreflightFailed,
-            false => Kind::PreflightPassed,
+        let kind = if absence.has_failed {
+            Kind::PreflightFailed
+        } else {
+            Kind::PreflightPassed
         };
         let place = Place {
             nodes: vec![absence.node],
