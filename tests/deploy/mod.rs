@@ -7,6 +7,7 @@ mod coverage;
 mod dashboards;
 mod debian;
 mod faults;
+mod inhibition;
 mod kubernetes;
 mod migration;
 mod mixin;

@@ -281,12 +281,17 @@ pub(crate) struct Alertmanager {
 impl Alertmanager {
     /// Starts `prometheus-alertmanager`. The test has looked for it.
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts it with further lines of its configuration file.
+    pub(crate) fn start_with(lines: &str) -> Self {
         // Distributions compile in the path of the templates. It is mounted if the package is
         // unpacked elsewhere.
         const MOUNT: &str = r#"mount -t tmpfs none /usr/share && ln -s "$1" /usr/share/prometheus && shift && exec "$@""#;
         let dir = TempDir::new().expect("make a temporary directory");
         let config_file = dir.path().join("alertmanager.yml");
-        let config = "{route: {receiver: nobody}, receivers: [{name: nobody}]}";
+        let config = format!("route: {{receiver: nobody}}\nreceivers: [{{name: nobody}}]\n{lines}");
         std::fs::write(&config_file, config).expect("write the configuration");
         let program = find("prometheus-alertmanager").expect("the test has looked for one");
         let templates = program
@@ -334,6 +339,15 @@ impl Alertmanager {
     pub(crate) fn alerts(&self) -> Vec<Value> {
         let alerts = self.http.get("/api/v2/alerts").expect_status(200).json();
         alerts.as_array().expect("a list of alerts").clone()
+    }
+
+    /// Sends alerts, as a server with rules does.
+    pub(crate) fn post(&self, alerts: &Value) {
+        let json = [("Content-Type", "application/json")];
+        let body = alerts.to_string();
+        self.http
+            .post("/api/v2/alerts", &json, body.as_bytes())
+            .expect_status(200);
     }
 
     /// Returns what amtool prints as JSON for a query.
