@@ -11,8 +11,9 @@ use super::mixin::{CLUSTER, files, list, string, yaml};
 use super::repository_path;
 use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
-/// With this seed a GPU has a low clock, a link flaps, and a job is scheduled only in part.
-const SEED: &str = "9";
+/// With this seed a link flaps, a PCIe link is degraded, a GPU has memory errors, a job is scheduled
+/// only in part, another one waits for its image, and a team waits for its own nodes.
+const SEED: &str = "6";
 const NODES: &str = "24";
 const MINUTES: i64 = 60;
 /// The fleet is read for its control plane, which is asked for the newest values only.
@@ -155,8 +156,7 @@ impl Simulation {
         self.server.http().write(&request).expect_status(204);
     }
 
-    /// Writes a node with bad hardware, failed pods, slow pulls and an API server that fails, and a
-    /// team that owns more than it gets.
+    /// Writes a node with bad hardware, failed pods, and an API server that rejects requests.
     fn write_faults(&self) {
         let from = self.end - FAULTS_S.end;
         let until = self.end - FAULTS_S.start;
@@ -190,37 +190,15 @@ impl Simulation {
                 "pod",
             );
             let of_pod = [("namespace", &*namespace), ("pod", &*pod[0])];
-            let waiting = [
-                ("__name__", "kube_pod_container_status_waiting_reason"),
-                ("reason", "ImagePullBackOff"),
-            ];
-            constant(&[&waiting[..], &of_pod].concat(), 1.0);
             let failed = [("__name__", "kube_pod_status_phase"), ("phase", "Failed")];
             self.write(&[&failed[..], &of_pod].concat(), until - 60, until, |_| 1.0);
-            let owned = format!("owned-by-{namespace}");
-            constant(
-                &[
-                    ("__name__", "kube_node_labels"),
-                    ("node", &owned),
-                    ("label_team", &namespace),
-                ],
-                1.0,
-            );
-            let gpus = [
-                ("__name__", "kube_node_status_allocatable"),
-                ("resource", "nvidia_com_gpu"),
-            ];
-            constant(&[&gpus[..], &[("node", &owned)]].concat(), 10_000.0);
         }
     }
 
-    /// Writes series of healthy nodes and pods that neither the training cluster nor the fleet has.
+    /// Writes series of a healthy cluster that neither the training cluster nor the fleet has.
     fn write_what_nobody_simulates(&self) {
         let increasing = |labels: &[(&str, &str)]| {
             self.write(labels, self.start, self.end, |at| (at - self.start) as f64);
-        };
-        let constant = |labels: &[(&str, &str)], value: f64| {
-            self.write(labels, self.start, self.end, |_| value);
         };
         increasing(&[
             ("__name__", "node_infiniband_port_data_received_bytes_total"),
@@ -234,50 +212,6 @@ impl Simulation {
             ),
             ("flow_schema", "service-accounts"),
         ]);
-        for kind in ["RECOVERY", "REPLAY", "CRC_FLIT", "CRC_DATA"] {
-            let metric = format!("DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL");
-            constant(
-                &[
-                    ("__name__", &metric),
-                    ("Hostname", "gpu-0000"),
-                    ("gpu", "0"),
-                ],
-                0.0,
-            );
-        }
-        for node in self.label_values("kube_node_labels{label_team=\"shared\"}", "node") {
-            constant(
-                &[
-                    ("__name__", "DCGM_FI_DEV_FB_USED"),
-                    ("Hostname", &node),
-                    ("gpu", "0"),
-                ],
-                7e4,
-            );
-            let disk = [
-                ("instance", &*node),
-                ("mountpoint", "/"),
-                ("fstype", "ext4"),
-            ];
-            constant(
-                &[&[("__name__", "node_filesystem_avail_bytes")], &disk[..]].concat(),
-                4e11,
-            );
-            constant(
-                &[&[("__name__", "node_filesystem_size_bytes")], &disk[..]].concat(),
-                5e11,
-            );
-        }
-        for (pod, node) in [("balloon-0", "gpu-0000"), ("balloon-1", "")] {
-            let of_pod = [("namespace", "balloons"), ("pod", pod), ("node", node)];
-            let info = [("__name__", "kube_pod_info"), ("priority_class", "balloon")];
-            constant(&[&info[..], &of_pod].concat(), 1.0);
-            let request = [
-                ("__name__", "kube_pod_container_resource_requests"),
-                ("resource", "nvidia_com_gpu"),
-            ];
-            constant(&[&request[..], &of_pod].concat(), 8.0);
-        }
     }
 
     /// Lets the server catch up all evaluations since the start of the data, as after an outage.
