@@ -85,6 +85,61 @@ describe("results", { skip: missing() }, () => {
     await close();
   });
 
+  test("over plain HTTP, a text is copied from a selection, and a failure is said", async () => {
+    for (const isAllowed of [true, false]) {
+      const { page, close } = await openPage(browser, "about:blank");
+      // As on a page over plain HTTP of another machine.
+      await page.addInitScript((allowed) => {
+        Object.defineProperty(Navigator.prototype, "clipboard", { value: undefined });
+        if (!allowed) document.execCommand = () => false;
+      }, isAllowed);
+      await page.goto(server.url + query("vector(42)"));
+      await page.getByRole("cell", { name: "42", exact: true }).waitFor();
+      const share = page.getByRole("button", { name: "Share" });
+      await share.click();
+      const copy = page.getByRole("button", { name: "Copy link" });
+      const link = page.getByRole("textbox", { name: "Link" });
+      const text = await link.inputValue();
+      await copy.click();
+      await page.getByText(isAllowed ? "The link is copied." : "The browser does not allow the page to copy.").waitFor();
+      strictEqual(await copy.evaluate((button) => button === document.activeElement), true, "the button keeps the focus");
+      const name = page.getByRole("textbox", { name: "Name" });
+      await name.focus();
+      await page.keyboard.press("Control+v");
+      if (isAllowed) strictEqual(await name.inputValue(), text.slice(0, 100));
+      await page.goto(`${server.url}/store`);
+      const section = page.locator(".section", { has: page.getByRole("heading", { name: "Configuration", exact: true }) });
+      await section.getByRole("button", { name: "Copy", exact: true }).click();
+      await section.getByText(isAllowed ? "Copied" : "Select the text and copy it.").waitFor();
+      await close();
+    }
+  });
+
+  test("two tabs keep each other's saved panels and queries", async () => {
+    const { page: first, close } = await open(query("vector(1)"));
+    await first.getByRole("cell", { name: "1", exact: true }).waitFor();
+    const second = await first.context().newPage();
+    await second.goto(server.url + query("vector(2)"));
+    await second.getByRole("cell", { name: "2", exact: true }).waitFor();
+    const save = async (page, name) => {
+      await page.getByRole("textbox", { name: "Name" }).fill(name);
+      await page.getByRole("button", { name: "Save", exact: true }).click();
+    };
+    for (const page of [first, second]) await page.getByRole("button", { name: "Share" }).click();
+    await save(first, "one");
+    // The open dialog of the other tab has it at once.
+    await second.getByRole("button", { name: "Delete one" }).waitFor();
+    // A browser may hold events back from a tab that is not seen.
+    await second.evaluate(() => addEventListener("storage", (event) => event.stopImmediatePropagation(), true));
+    await save(second, "two");
+    await first.getByRole("button", { name: "Delete two" }).waitFor();
+    await save(first, "three");
+    await save(second, "four");
+    const kept = () => first.evaluate(() => [JSON.parse(localStorage.getItem("varve.saved")).map(({ name }) => name), JSON.parse(localStorage.getItem("varve.history"))]);
+    deepStrictEqual(await kept(), [["four", "three", "two", "one"], ["vector(2)", "vector(1)"]]);
+    await close();
+  });
+
   test("a panel is saved under a name, opened and deleted", async () => {
     const { page, problems, close } = await open(query("sum by (job) (http_requests_total)", "&g0.expr2=vector(1)&g0.tab=graph&g0.range_input=7m"), { width: 390, theme: "dark" });
     await page.locator(".plot canvas").waitFor();

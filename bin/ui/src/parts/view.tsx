@@ -118,18 +118,22 @@ export function Select({ label, value, options, onChange, isLabelHidden }: { lab
   );
 }
 
+const COPIED_MS = 1500;
+
 /** Content with a button that copies a text. */
 export function Copied({ text, children }: { text: string; children: ComponentChildren }) {
-  const [isDone, setIsDone] = useState(false);
+  const [isDone, setIsDone] = useState<boolean>();
   const copy = () =>
     copyText(text).then((done) => {
       setIsDone(done);
-      setTimeout(() => setIsDone(false), 1500);
+      // Why nothing was copied stays until the next attempt.
+      if (done) setTimeout(() => setIsDone(undefined), COPIED_MS);
     });
   return (
     <div class="copied">
       {children}
       <button type="button" class="quiet" onClick={() => void copy()}>{isDone ? "Copied" : "Copy"}</button>
+      <span class="muted" role="status">{isDone === false && "The browser does not allow the page to copy. Select the text and copy it."}</span>
     </div>
   );
 }
@@ -137,19 +141,26 @@ export function Copied({ text, children }: { text: string; children: ComponentCh
 /** Copies a text. Returns `false` if the browser forbids it. A page over plain HTTP has no clipboard, but a selection. */
 export async function copyText(text: string): Promise<boolean> {
   try {
-    if (navigator.clipboard) {
-      await navigator.clipboard.writeText(text);
-      return true;
-    }
-    const area = document.createElement("textarea");
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    const isCopied = document.execCommand("copy");
-    area.remove();
-    return isCopied;
+    if (!navigator.clipboard) return copySelected(text);
+    await navigator.clipboard.writeText(text);
+    return true;
   } catch {
     return false;
+  }
+}
+
+function copySelected(text: string): boolean {
+  const focused = document.activeElement;
+  const area = document.createElement("textarea");
+  area.value = text;
+  // An open dialog makes everything outside of it inert: it cannot be selected.
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  try {
+    area.select();
+    return document.execCommand("copy");
+  } finally {
+    area.remove();
+    if (focused instanceof HTMLElement) focused.focus();
   }
 }
 

@@ -14,5 +14,5 @@ export const history = createSavedStore<string[]>("varve.history", [], isStrings
 export function remember(query: string): void {
   const text = query.trim();
   if (text === "" || text.length > QUERY_SIZE_MAX || text === history.get()[0]) return;
-  history.set([text, ...history.get().filter((old) => old !== text)].slice(0, QUERIES_MAX));
+  history.update((latest) => [text, ...latest.filter((old) => old !== text)].slice(0, QUERIES_MAX));
 }

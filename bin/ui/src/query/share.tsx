@@ -59,7 +59,7 @@ function SavedPanels({ panel, onOpen }: { panel: Panel; onOpen: (panel: Panel) =
     event.preventDefault();
     const text = name.trim();
     if (text === "" || reason !== "") return;
-    saved.set([{ name: text, params }, ...all.filter((one) => one.name !== text)]);
+    saved.update((latest) => [{ name: text, params }, ...latest.filter((one) => one.name !== text)].slice(0, SAVED_MAX));
     setName("");
   };
   return (
@@ -77,7 +77,7 @@ function SavedPanels({ panel, onOpen }: { panel: Panel; onOpen: (panel: Panel) =
           return (
             <li key={one.name}>
               <button type="button" class="quiet choice" onClick={() => opened && onOpen(opened)}><b>{one.name}</b> <code>{opened && exprsOf(opened).join("; ")}</code></button>
-              <button type="button" class="quiet" aria-label={`Delete ${one.name}`} onClick={() => saved.set(all.filter(({ name: other }) => other !== one.name))}>×</button>
+              <button type="button" class="quiet" aria-label={`Delete ${one.name}`} onClick={() => saved.update((latest) => latest.filter(({ name: other }) => other !== one.name))}>×</button>
             </li>
           );
         })}
