@@ -118,13 +118,58 @@ describe("pages", { skip: missing() }, () => {
     await close();
   });
 
-  test("no page is wider than a screen of 320 px", async () => {
+  test("a filter that leaves nothing can be changed", async () => {
+    const { page, close } = await openPage(browser, "about:blank");
+    await page.route("**/api/v1/status/advice?*", async (route) => {
+      const answer = await route.fetch();
+      const { data, ...others } = await answer.json();
+      await route.fulfill({ json: { ...others, data: { ...data, unused: [] } } });
+    });
+    await page.goto(`${server.url}/usage?exploration=true`);
+    await page.getByText("Everything is used.").waitFor();
+    await page.getByLabel("Count exploration").uncheck();
+    await page.waitForURL((url) => !url.searchParams.has("exploration"));
+    await page.unroute("**/api/v1/status/advice?*");
+    await page.getByLabel("Labels, too").check();
+    await page.getByRole("region", { name: "Unused" }).waitFor();
+    await close();
+  });
+
+  test("a metric that does not exist is said to have no series", async () => {
+    const { page, problems, close } = await openPage(browser, `${server.url}/explore?metric=no_such_metric`);
+    await page.getByText("There is no series of this metric in memory").waitFor();
+    await page.getByRole("link", { name: "All metrics" }).click();
+    await page.getByRole("heading", { name: "Metrics", exact: true }).waitFor();
+    strictEqual(new URL(page.url()).search, "");
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("the choice of a time range fits a screen of 320 px", async () => {
+    const { page, problems, close } = await openPage(browser, `${server.url}/query?g0.expr=vector(1)&g0.tab=graph`, { width: 320 });
+    await page.getByRole("button", { name: "Choose a time range" }).click();
+    const box = await page.locator(".time-range").boundingBox();
+    for (const part of await page.locator(".time-range button, .time-range input:not(.calendar)").all()) {
+      const { x, width } = await part.boundingBox();
+      ok(x >= box.x && x + width <= box.x + box.width, await part.evaluate((one) => one.outerHTML));
+    }
+    strictEqual(await page.evaluate(() => document.scrollingElement.scrollWidth), 320);
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  /** Tables of a page that are wider than their frame. */
+  const wideTables = (page) =>
+    page.evaluate(() => [...document.querySelectorAll(".table-scroll")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => `${one.getAttribute("aria-label")}: ${one.scrollWidth - one.clientWidth} px`));
+
+  test("no page is wider than a screen of 320 px, and no table needs sideways scrolling", async () => {
     for (const [path, text] of PAGES) {
       const { page, problems, close } = await openPage(browser, `${server.url}/${path}`, { width: 320 });
       await page.getByText(text, { exact: false }).first().waitFor();
       await settle(page);
       const width = await page.evaluate(() => document.scrollingElement.scrollWidth);
       ok(width <= 320, `${path} is ${width} px wide`);
+      deepStrictEqual(await wideTables(page), [], path);
       deepStrictEqual(problems, [], path);
       await close();
     }
@@ -139,6 +184,7 @@ describe("pages", { skip: missing() }, () => {
           await settle(page);
           const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           ok(overflow <= 0, `${path} is ${overflow} px wider than the screen`);
+          deepStrictEqual(await wideTables(page), [], path);
           deepStrictEqual([...problems, ...(await violations(page))], [], path);
           await close();
         }

@@ -74,6 +74,24 @@ describe("targets", { skip: missing() }, () => {
     await close();
   });
 
+  test("with more jobs than the page lists, those with down targets are listed, and the figures are those of all", async () => {
+    const crowded = await startServer({ flags: ["--self-scrape-interval=0s"] });
+    const nJobs = 503;
+    const lines = Array.from({ length: nJobs }, (_, i) => `up{job="j${String(i).padStart(3, "0")}",instance="a"} ${i === nJobs - 1 ? 0 : 1}\n`);
+    strictEqual((await crowded.post("/api/v1/import/prometheus", `${lines.join("")}up{job="j000",instance="only"} 1\n`, "text/plain")).status, 204);
+    const { page, problems, close } = await openPage(browser, `${crowded.url}/targets`);
+    await page.getByText("The list shows 500 of 503 jobs, those with the most down targets. 3 jobs are not shown").waitFor();
+    deepStrictEqual(await figures(page), [String(nJobs + 1), "1", String(nJobs)]);
+    strictEqual(await page.locator("details.rule").count(), 500);
+    match((await page.locator("details.rule summary").first().innerText()).replaceAll(/\s+/g, " "), /1 down j502 1 target/);
+    await page.getByLabel("Search instances").fill("only");
+    await rows(page, "j000").first().waitFor();
+    deepStrictEqual(await figures(page), ["1", "0", "1"]);
+    deepStrictEqual([...problems, ...(await violations(page))], []);
+    await close();
+    await crowded.stop();
+  });
+
   test("instances are searched as text, not as a regular expression", async () => {
     const { page, problems, close } = await openPage(browser, `${server.url}/targets`);
     await rows(page, "node").first().waitFor();

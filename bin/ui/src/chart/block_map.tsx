@@ -50,8 +50,8 @@ function BlockTable({ blocks }: { blocks: Block[] }) {
   const columns: Array<Column<Block>> = [
     { id: "start", title: "Start", value: ({ minTime }) => minTime, cell: ({ minTime }) => dateTime(minTime), isNumber: true },
     { id: "length", title: "Length", value: (block) => block.maxTime - block.minTime, cell: (block) => printDuration(Math.round((block.maxTime - block.minTime) / 60_000) * 60_000), isNumber: true },
-    { id: "level", title: "Level", hint: "1 for a part that a flush wrote; one more with every merge", value: ({ compaction }) => compaction.level, isNumber: true },
-    { id: "series", title: "Series", value: ({ stats }) => stats.numSeries, cell: ({ stats }) => count(stats.numSeries), isNumber: true, bar: true },
+    { id: "level", title: "Level", hint: "1 for a part that a flush wrote; one more with every merge", value: ({ compaction }) => compaction.level, isNumber: true, isMinor: true },
+    { id: "series", title: "Series", value: ({ stats }) => stats.numSeries, cell: ({ stats }) => count(stats.numSeries), isNumber: true, bar: true, isMinor: true },
     { id: "samples", title: "Samples", value: ({ stats }) => stats.numSamples, cell: ({ stats }) => count(stats.numSamples), isNumber: true, bar: true },
     { id: "sources", title: "Merged from", value: ({ compaction }) => compaction.sources.length, cell: ({ compaction }) => plural(compaction.sources.length, "block"), isNumber: true, isMinor: true },
     { id: "ulid", title: "Number", value: ({ ulid }) => ulid, cell: ({ ulid }) => <code>{ulid.replace(/^0+/, "") || "0"}</code>, isMinor: true },

@@ -46,18 +46,40 @@ interface Job {
   oldestMs: number;
 }
 
-async function loadJobs(find: string, signal: AbortSignal): Promise<Job[]> {
+/** Numbers of all targets and jobs, of which the page may list a part. */
+interface Totals {
+  targets: number;
+  down: number;
+  jobs: number;
+}
+
+interface JobList extends Totals {
+  listed: Job[];
+}
+
+/** Loads the jobs with the most down targets, and the numbers of all. */
+async function loadJobs(find: string, signal: AbortSignal): Promise<JobList> {
   const up = selectorOf("up", find);
-  const [targets, downs, times] = await Promise.all([
-    vector(`count by (job) (${up})`, JOBS_MAX, signal),
-    vector(`count by (job) (${up} == 0)`, JOBS_MAX, signal),
-    vector(`min by (job) (timestamp(${up}))`, JOBS_MAX, signal),
+  const downs = `topk(${JOBS_MAX}, count by (job) (${up} == 0) or 0 * count by (job) (${up}))`;
+  const [targets, down, times] = await Promise.all([
+    vector(`count by (job) (${up}) and on (job) ${downs}`, JOBS_MAX, signal),
+    vector(downs, JOBS_MAX, signal),
+    vector(`min by (job) (timestamp(${up})) and on (job) ${downs}`, JOBS_MAX, signal),
   ]);
   const byJob = (elements: VectorElement[]) => new Map(elements.map((element) => [element.metric["job"] ?? "", numberOf(element)]));
-  const [down, time] = [byJob(downs), byJob(times)];
-  return [...byJob(targets)]
-    .map(([job, n]) => ({ job, targets: n, down: down.get(job) ?? 0, oldestMs: (time.get(job) ?? 0) * 1000 }))
+  const [downOf, timeOf] = [byJob(down), byJob(times)];
+  const listed = [...byJob(targets)]
+    .map(([job, n]) => ({ job, targets: n, down: downOf.get(job) ?? 0, oldestMs: (timeOf.get(job) ?? 0) * 1000 }))
     .sort((a, b) => b.down - a.down || (a.job < b.job ? -1 : 1));
+  if (listed.length >= JOBS_MAX) return { listed, ...(await loadTotals(up, signal)) };
+  const sum = (of: (job: Job) => number) => listed.reduce((total, job) => total + of(job), 0);
+  return { listed, jobs: listed.length, targets: sum((job) => job.targets), down: sum((job) => job.down) };
+}
+
+async function loadTotals(up: string, signal: AbortSignal): Promise<Totals> {
+  const one = async (query: string) => numberOf((await vector(query, 1, signal))[0]);
+  const [targets, down, jobs] = await Promise.all([one(`count(${up})`), one(`count(${up} == 0) or vector(0)`), one(`count(count by (job) (${up}))`)]);
+  return { targets, down, jobs };
 }
 
 export function Targets() {
@@ -70,21 +92,20 @@ export function Targets() {
       about={<>Varve does not scrape. These are the targets whose series <code>up</code> it received in the last hour, as the programs that scrape them report.</>}
       controls={<Search value={find} label="Search instances" onInput={(value) => setParams({ find: value }, true)} />}
     >
-      <Show loaded={loaded}>{(jobs) => <Jobs jobs={jobs} find={find} />}</Show>
+      <Show loaded={loaded}>{(list) => <Jobs list={list} find={find} />}</Show>
     </Page>
   );
 }
 
-function Jobs({ jobs, find }: { jobs: Job[]; find: string }) {
-  const total = jobs.reduce((sum, { targets }) => sum + targets, 0);
-  const down = jobs.reduce((sum, { down: n }) => sum + n, 0);
-  if (jobs.length === 0) {
+function Jobs({ list: { listed, targets, down, jobs }, find }: { list: JobList; find: string }) {
+  if (listed.length === 0) {
     return <p class="empty">{find === "" ? "No target: no sender sent a series up in the last hour. Programs that push, such as OpenTelemetry SDKs, have none: see Senders." : "No instance contains this text."}</p>;
   }
   return (
     <>
-      <Figures items={[["Targets", count(total)], ["Down", count(down)], ["Jobs", jobs.length === JOBS_MAX ? `the first ${count(JOBS_MAX)}` : count(jobs.length)]]} />
-      <div class="card">{jobs.map((job, i) => <JobView key={`${job.job} ${find}`} job={job} find={find} isOpenAtFirst={i < OPEN_MAX && (job.down > 0 || find !== "" || jobs.length <= OPEN_MAX)} />)}</div>
+      <Figures items={[["Targets", count(targets)], ["Down", <span class={down > 0 ? "bad" : ""}>{count(down)}</span>], ["Jobs", count(jobs)]]} />
+      {jobs > listed.length && <p class="message info">The list shows {count(listed.length)} of {count(jobs)} jobs, those with the most down targets. {plural(jobs - listed.length, "job is", "jobs are")} not shown: search an instance to find {jobs - listed.length === 1 ? "it" : "them"}.</p>}
+      <div class="card">{listed.map((job, i) => <JobView key={`${job.job} ${find}`} job={job} find={find} isOpenAtFirst={i < OPEN_MAX && (job.down > 0 || find !== "" || listed.length <= OPEN_MAX)} />)}</div>
     </>
   );
 }
@@ -157,6 +178,7 @@ function JobTargets({ job, targets, find }: { job: string; targets: number; find
           controls={targets > rows.length && <></>}
           extent={`${count(rows.length)} of ${plural(targets, "target")}, down ones first`}
           isShort
+          isAligned
           empty="The targets are gone."
         />
       )}

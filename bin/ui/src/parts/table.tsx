@@ -46,6 +46,8 @@ interface Props<Row> {
   extent?: ComponentChildren;
   /** True if further content follows, which a long table would push away. */
   isShort?: boolean;
+  /** True if the columns have those of further tables above and below them. */
+  isAligned?: boolean;
 }
 
 const ROWS_SHOWN = 100;
@@ -53,7 +55,7 @@ const ROWS_SHOWN = 100;
 const ROWS_SHOWN_SHORT = 20;
 
 export function DataTable<Row>(props: Props<Row>) {
-  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns, extent = plural(rows.length, noun, nouns), isShort } = props;
+  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns, extent = plural(rows.length, noun, nouns), isShort, isAligned } = props;
   const rowsShown = isShort ? ROWS_SHOWN_SHORT : ROWS_SHOWN;
   const { params } = useAddress();
   const [shown, setShown] = useState(rowsShown);
@@ -66,7 +68,15 @@ export function DataTable<Row>(props: Props<Row>) {
     return rows.filter((row) => words.every((word) => text(row).toLowerCase().includes(word)));
   }, [rows, find]);
   const sorted = useMemo(() => sortRows(found, columns, sort), [found, sort, columns.length]);
-  if (rows.length === 0) return <div class="empty">{empty}</div>;
+  if (rows.length === 0) {
+    // A control may be the reason that there are no rows.
+    return (
+      <>
+        {controls && <div class="table-tools">{controls}</div>}
+        <div class="empty">{empty}</div>
+      </>
+    );
+  }
   return (
     <div class="table-block">
       {(text || controls) && (
@@ -77,7 +87,7 @@ export function DataTable<Row>(props: Props<Row>) {
         </div>
       )}
       <TableFrame label={caption} hasMinor={columns.some(({ isMinor }) => isMinor)}>
-        <table class="data">
+        <table class={isAligned ? "data aligned" : "data"}>
           <caption class="hidden">{caption}</caption>
           <thead>
             <tr>{columns.map((column) => <Header key={column.id} table={id} column={column} sort={sort} />)}</tr>

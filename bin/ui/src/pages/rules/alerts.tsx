@@ -10,7 +10,7 @@ import { compareLabels, printLabels, quote } from "../../parts/labels";
 import { useLoad } from "../../parts/load";
 import { useStore } from "../../parts/store";
 import { type Column, DataTable, Search, TableFrame } from "../../parts/table";
-import { Ago, Page, PageLink, QueryLink, Section, Select, Show } from "../../parts/view";
+import { Ago, Name, Page, PageLink, QueryLink, Section, Select, Show } from "../../parts/view";
 import { loadOwnMetrics } from "../own_metrics";
 import { type ActiveAlert, type AlertGroup, type Group, type Rule, RULES_POLL_MS, activeAlerts, groupAlerts, hasWords, isShown, loadGroups, tagOf } from "./data";
 import { Annotations, type StateCount, StateTiles } from "./parts";
@@ -111,7 +111,7 @@ function AlertGroupView({ group: { value, firing, alerts }, by }: { group: Alert
       {Object.keys(common).length > 1 && <p class="wrap"><span class="muted">all: </span><code>{printLabels(common, new Set([by]))}</code></p>}
       <Annotations annotations={said} />
       <TableFrame label={`Alerts of ${value}`}>
-        <table class="data">
+        <table class="data aligned">
           <caption class="hidden">Alerts of {value}</caption>
           <thead><tr><th scope="col">State</th><th scope="col">Labels</th><th scope="col" class="number minor">Value</th><th scope="col" class="number">Active since</th></tr></thead>
           <tbody>{alerts.slice(0, shown).map((active) => <AlertRow key={printLabels(active.alert.labels)} active={active} hidden={hidden} said={said} />)}</tbody>
@@ -188,9 +188,9 @@ function Alertmanagers() {
 function AlertmanagerTable({ all, capacity }: { all: Alertmanager[]; capacity: number }) {
   const bad = (n: number) => <span class={n > 0 ? "tag bad" : ""}>{count(n)}</span>;
   const columns: Array<Column<Alertmanager>> = [
-    { id: "url", title: "Alertmanager", value: ({ url }) => url, cell: ({ url }) => <code>{url}</code>, isName: true },
+    { id: "url", title: "Alertmanager", value: ({ url }) => url, cell: ({ url }) => <Name text={url} />, isName: true },
     { id: "queue", title: "Queue", hint: `Alerts that wait, of ${count(capacity)}`, value: ({ queued }) => queued, cell: ({ queued }) => `${count(queued)} of ${count(capacity)}`, isNumber: true, bar: true, whole: capacity },
-    { id: "sent", title: "Sent", hint: "Alerts sent since startup", value: ({ sent }) => sent, cell: ({ sent }) => count(sent), isNumber: true },
+    { id: "sent", title: "Sent", hint: "Alerts sent since startup", value: ({ sent }) => sent, cell: ({ sent }) => count(sent), isNumber: true, isMinor: true },
     { id: "errors", title: "Errors", hint: "Sent alerts affected by errors since startup", value: ({ errors }) => errors, cell: ({ errors }) => bad(errors), isNumber: true },
     { id: "dropped", title: "Dropped", hint: "Alerts dropped because of errors since startup", value: ({ dropped }) => dropped, cell: ({ dropped }) => bad(dropped), isNumber: true },
     { id: "latency", title: "Mean time", hint: "Mean time of a request since startup", value: ({ latencyS }) => latencyS ?? -1, cell: ({ latencyS }) => (latencyS === undefined ? "–" : seconds(latencyS)), isNumber: true, isMinor: true },

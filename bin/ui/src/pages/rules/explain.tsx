@@ -131,7 +131,7 @@ function Firings({ found: { rules, isTruncated, warnings } }: { found: Backteste
         sort="fired"
         noun="firing"
         isShort
-        controls={<span class="muted">{plural(result.evaluations, "evaluation")}{isTruncated && "; the list is truncated"}</span>}
+        controls={result.firings.length > 0 && <span class="muted">{plural(result.evaluations, "evaluation")}{isTruncated && "; the list is truncated"}</span>}
         empty={`It would not have fired in ${plural(result.evaluations, "evaluation")}.`}
       />
     </>
