@@ -171,7 +171,7 @@ describe("jobs", { skip: missing() }, () => {
     const figures = await page.evaluate(() => Object.fromEntries([...document.querySelectorAll("dl.figures > div")].map((one) => [one.querySelector("dt").innerText, one.querySelector("dd").innerText])));
     const { Start: start, ...others } = figures;
     match(start, /^4[5-9]m ago$/);
-    deepStrictEqual(others, { GPUs: "136", "Busy GPUs": "131 of 136", Nodes: "17", "Ready pods": "17", Restarts: "9", Utilization: "93 %", "Tensor activity": "47 %", Power: "77.8kW", InfiniBand: "3 GiB/s" });
+    deepStrictEqual(others, { GPUs: "136", "Busy GPUs": "131 of 136", Nodes: "17", "Ready pods": "17", Restarts: "9", Utilization: "93 %", "Tensor activity": "47 %", Power: "77.8 kW", InfiniBand: "3 GiB/s" });
     await page.getByText("2 attempts in the range").waitFor();
     deepStrictEqual(problems, []);
     await close();

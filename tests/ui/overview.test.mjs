@@ -100,7 +100,7 @@ describe("overview", { skip: missing() }, () => {
     await health.getByText("An Alertmanager does not take alerts").waitFor();
     await health.getByText("Configuration reload has failed.").waitFor();
     strictEqual(await page.getByText("Configuration reload has failed.").count(), 1, "said once");
-    await page.getByText("full in 2 h at the rate of the last 60 min").waitFor();
+    await page.getByText("full in 2 hours at the rate of the last 60 min").waitFor();
     const bad = await page.locator(".tile.bad").allInnerTexts();
     deepStrictEqual(bad.map((text) => text.split("\n").slice(0, 2)), [["Rejects since startup", "42"], ["Disk", bad[1].split("\n")[1]], ["Late senders", "2"]]);
     match(bad[2], /silent · 10\.0\.0\.1 Prometheus\/3, behind · 10\.0\.0\.1 Prometheus\/3/);

@@ -4,7 +4,7 @@ import type { MatrixElement } from "../src/api/types";
 import { countAlerts } from "../src/pages/jobs/alerts";
 import { colorOf } from "../src/pages/jobs/gpu_heat";
 import { anyOf, colorBounds, rowsQuery, signalOf, sortGpus } from "../src/pages/jobs/gpus";
-import { alertChanges, alertQuery, attemptsOf, podChanges } from "../src/pages/jobs/job_data";
+import { alertChanges, alertQuery, attemptsOf, missingOf, podChanges } from "../src/pages/jobs/job_data";
 import { printAge } from "../src/pages/jobs/list";
 import { sortJobs, toJobs } from "../src/pages/jobs/list_data";
 import { toNodes } from "../src/pages/jobs/nodes";
@@ -81,6 +81,11 @@ test("alerts fire and end, once or again", () => {
 check("alerts of nodes name the node or an instance", alertQuery, [
   [["a/b", []], 'ALERTS{alertstate="firing", job_id="a/b"}'],
   [["a/b", ["n.1", "n2"]], 'ALERTS{alertstate="firing", job_id="a/b"} or ALERTS{alertstate="firing", job_id="", node=~"n\\\\.1|n2"} or ALERTS{alertstate="firing", job_id="", node="", instance=~"(n\\\\.1|n2)(:[0-9]+)?"}'],
+]);
+check("a list of changes says what it lacks", missingOf, [
+  [[499, 199], undefined],
+  [[500, 199], "Changes may be missing: the page reads at most 500 begins and ends of pods. Choose a shorter range."],
+  [[500, 200], "Changes may be missing: the page reads at most 500 begins and ends of pods and 200 alerts. Choose a shorter range."],
 ]);
 check("texts are matched as they are", anyOf, [[[["a.b", 'c"d']], '"a\\\\.b|c\\"d"']]);
 

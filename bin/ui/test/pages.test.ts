@@ -18,6 +18,7 @@ import { exprOf as graphOf } from "../src/pages/metric_graphs";
 import { kindOf, metadataOf } from "../src/pages/metric_kind";
 import { newSeriesOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
+import { isCutOff } from "../src/pages/top_queries";
 import { check } from "./check";
 
 check("a query that suits the type", queryFor, [
@@ -127,10 +128,14 @@ test("alerts are grouped by a label, the group with the most firing alerts first
   deepStrictEqual(groups.map(({ value, firing, alerts }) => [value, firing, alerts.length]), [["high", 1, 1], ["low", 0, 2], ["", 0, 1]]);
 });
 
+check("a query that the server cut off is not opened", isCutOff, [[["up"], false], [["x".repeat(508)], false], [["x".repeat(512)], true], [["é".repeat(255)], true]]);
+
 check("the forecast of the disk says from how much time it is derived", forecastText, [
   [[undefined], "a forecast needs 10 min of the server's own metrics"],
   [[{ basisS: 599, fullInS: 5 }], "a forecast needs 10 min of the server's own metrics"],
-  [[{ basisS: 3600, fullInS: 7200 }], "full in 2 h at the rate of the last 60 min"],
+  [[{ basisS: 3600, fullInS: 7200 }], "full in 2 hours at the rate of the last 60 min"],
+  [[{ basisS: 3600, fullInS: 11_232 }], "full in 3 hours at the rate of the last 60 min"],
+  [[{ basisS: 3600, fullInS: 60 }], "full in 1 minute at the rate of the last 60 min"],
   [[{ basisS: 21_600, fullInS: 864_000 }], "full in 10 days at the rate of the last 6 h"],
   [[{ basisS: 21_600 }], "does not fill at the rate of the last 6 h"],
 ]);

@@ -1,7 +1,7 @@
 import { strictEqual } from "node:assert";
 import { test } from "node:test";
 import { encode } from "../src/api/client";
-import { bytes, count, group, parseShort, percent, plural, seconds, short } from "../src/parts/format";
+import { bytes, count, group, parseShort, percent, plural, seconds, short, withUnit } from "../src/parts/format";
 import { compareLabels, labelName, metricSelector, printLabels, quote } from "../src/parts/labels";
 import { ago, axisLabels, dateTime, isUtc, isoTime, parseDateTime, parseDuration, parseTime, printDuration, toInput } from "../src/parts/time";
 import { check } from "./check";
@@ -14,6 +14,7 @@ check("grouped digits", group, [[[1_234_567], "1,234,567"], [[-1234.5], "-1,234.
 check("bytes", bytes, [[[0], "0 B"], [[999], "999 B"], [[1023], "0.999 KiB"], [[1536], "1.5 KiB"], [[1002 * 1024], "0.979 MiB"], [[300 * 1024 ** 2], "300 MiB"], [[2e15], "1.78 PiB"]]);
 check("shares", percent, [[[0], "0 %"], [[0.00001], "<0.1 %"], [[0.054], "5.4 %"], [[0.0996], "10 %"], [[0.5], "50 %"]]);
 check("measured times", seconds, [[[0.0000123], "12 µs"], [[0.0123], "12.3 ms"], [[1.5], "1.5 s"], [[600], "10 min"], [[7200], "2 h"]]);
+check("numbers with a unit", withUnit, [[[640, "W"], "640 W"], [[126_300, "W"], "126 kW"], [[0, "W"], "0 W"]]);
 check("plurals", plural, [[[1, "row"], "1 row"], [[2, "row"], "2 rows"], [[2, "series", "series"], "2 series"]]);
 
 check("durations are parsed", parseDuration, [[["1h30m"], 5_400_000], [["15"], 15_000], [["0.5"], 500], [["250ms"], 250], [["1y"], 31_536_000_000], [["30m1h"], undefined], [[""], undefined], [["1 h"], undefined]]);

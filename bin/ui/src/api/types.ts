@@ -180,6 +180,8 @@ export interface Usage {
 export interface Churn {
   startMs: number;
   endMs: number;
+  /** Series of the hour before. If there are none, labels are not compared. */
+  earlierSeries: number;
   series: number;
   newSeries: number;
   newCombinations: number;

@@ -9,7 +9,7 @@ const DIGITS_MAX = 15;
 export function boundsOf(min: number, max: number, share: number): [number, number] {
   const margin = max > min ? max * share - min * share : Math.abs(max || 1) * 0.1;
   const [low, high] = [min - margin, max + margin];
-  return [min >= 0 && low < 0 && max > 0 ? 0 : low, max <= 0 && high > 0 && min < 0 ? 0 : high];
+  return [min >= 0 && low < 0 ? 0 : low, max <= 0 && high > 0 && min < 0 ? 0 : high];
 }
 
 /** Returns the multiples of `increment` from `min` to `max`. */

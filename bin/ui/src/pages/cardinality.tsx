@@ -113,8 +113,8 @@ function Lists({ now, before, selector, focus, sort }: ListsProps) {
         ]}
       />
       {focus !== "" && (
-        <Section title={`Values of ${focus}`} note={<button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button>}>
-          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} n={now.nValues} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><Name text={name} /></QueryLink>} />
+        <Section title={`Values of ${focus}`}>
+          <CountTable controls={<button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button>} id="v" noun="value" rows={compare(now.values, before?.values)} n={now.nValues} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><Name text={name} /></QueryLink>} />
           <WhoNeeds label={focus} />
         </Section>
       )}
@@ -137,7 +137,7 @@ function Lists({ now, before, selector, focus, sort }: ListsProps) {
 
 function largestLabel({ labels }: Data): string {
   const [first] = [...labels].sort((a, b) => b.value - a.value);
-  return first ? `${first.name}: ${count(first.value)} values` : "–";
+  return first ? `${first.name}: ${plural(first.value, "value")}` : "–";
 }
 
 /** Returns the selector of `label=value`, as the server prints pairs. */
@@ -183,10 +183,12 @@ interface CountTableProps {
   /** The row of which all others are a part. */
   whole?: CountRow;
   hasUse?: boolean;
+  /** Further controls beside the search box. */
+  controls?: preact.ComponentChildren;
   link: (name: string) => preact.ComponentChildren;
 }
 
-function CountTable({ id, noun, rows, n, which, counted = "Series", sort, whole, hasUse, link }: CountTableProps) {
+function CountTable({ id, noun, rows, n, which, counted = "Series", sort, whole, hasUse, controls, link }: CountTableProps) {
   const all = whole?.value ?? 0;
   const size = (key: "memoryBytes" | "diskBytes", title: string, columnId: string): Column<Row> => ({
     id: columnId,
@@ -215,7 +217,7 @@ function CountTable({ id, noun, rows, n, which, counted = "Series", sort, whole,
     columns.push(size("memoryBytes", "Memory", "memory"), { ...size("diskBytes", "Disk", "disk"), isMinor: true });
     if (hasUse) columns.push({ id: "used", title: "Last used", value: ({ lastUsedMs }) => -(lastUsedMs ?? 0), hint: LAST_USED_HINT, cell: ({ lastUsedMs }) => (lastUsedMs ? <Ago ms={lastUsedMs} /> : <NotUsed />), isMinor: true });
   }
-  return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} extent={extentOf(rows.length, n, noun, which)} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} isShort empty="No series match." />;
+  return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} extent={extentOf(rows.length, n, noun, which)} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} controls={controls} isShort empty="No series match." />;
 }
 
 /** The queries that need a label because they match, group or join by it. */
@@ -233,7 +235,7 @@ function WhoNeeds({ label }: { label: string }) {
               ? `No query matched or grouped by ${label}`
               : `Queries of ${users.slice(0, 5).map((user) => user.metric ?? user.selector).join(", ")}${users.length > 5 ? ` and ${users.length - 5} more` : ""} need ${label}: ${names.slice(0, 5).join(", ")}`}
             {` since ${dateTime(sinceMs)}.`}
-            {all > 0 && ` Queries of ${count(all)} metrics return all labels.`}
+            {all > 0 && ` Queries of ${plural(all, "metric")} return all labels.`}
           </p>
         );
       }}

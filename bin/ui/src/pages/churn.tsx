@@ -62,8 +62,8 @@ function Findings({ churn }: { churn: ChurnData }) {
       {churn.summary !== "" && <p class="message info">{churn.summary}</p>}
       {churn.teams.length > 0 && <Section title="Teams"><TeamTable teams={churn.teams} /></Section>}
       <div class="columns">
-        <Section title="Labels"><LabelTable labels={labels} /></Section>
-        <Section title="Metrics"><MetricTable metrics={metrics} /></Section>
+        <Section title="Labels" note="The label that explains the most new series comes first."><LabelTable labels={labels} isFirstHour={churn.earlierSeries === 0} /></Section>
+        <Section title="Metrics" note={metrics.length >= CHURN_MAX ? `The ${CHURN_MAX} metrics with the most new series.` : "All metrics with new series."}><MetricTable metrics={metrics} /></Section>
       </div>
     </>
   );
@@ -79,7 +79,7 @@ function TeamTable({ teams }: { teams: TeamRow[] }) {
   return <DataTable id="t" caption="New series of teams" columns={columns} rows={teams} rowKey={({ team }) => team} sort="new" noun="team" isShort empty="" />;
 }
 
-function LabelTable({ labels }: { labels: LabelRow[] }) {
+function LabelTable({ labels, isFirstHour }: { labels: LabelRow[]; isFirstHour: boolean }) {
   const columns: Array<Column<LabelRow>> = [
     { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="cardinality" params={{ focus: label }}><Name text={label} /></PageLink>, isName: true },
     { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries, percent: share }) => `${count(newSeries)} (${percent(share / 100)})`, isNumber: true, bar: true },
@@ -87,7 +87,7 @@ function LabelTable({ labels }: { labels: LabelRow[] }) {
     { id: "values", title: "New values", value: ({ newValues }) => newValues, cell: ({ newValues }) => count(newValues), isNumber: true },
     { id: "metrics", title: "Most in", value: ({ metrics }) => metrics[0] ?? "", cell: ({ metrics }) => <span title={metrics.join("\n")}><Name text={metrics[0] ?? ""} /></span>, isMinor: true, wraps: true },
   ];
-  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} noun="label" isShort empty="No label created series in this hour." />;
+  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} text={({ label, metrics }) => `${label} ${metrics[0] ?? ""}`} noun="label" isShort empty={isFirstHour ? "There are no series in the hour before, so all series are new and no label stands out." : "No label created series in this hour."} />;
 }
 
 function MetricTable({ metrics }: { metrics: MetricRow[] }) {
@@ -103,5 +103,5 @@ function MetricTable({ metrics }: { metrics: MetricRow[] }) {
       wraps: true,
     },
   ];
-  return <DataTable id="m" caption="Metrics with new series" columns={columns} rows={metrics} rowKey={({ metric }) => metric} text={({ metric }) => metric} sort="new" noun="metric" extent={metrics.length >= CHURN_MAX ? `the ${CHURN_MAX} metrics with the most new series` : undefined} isShort empty="No metric has new series in this hour." />;
+  return <DataTable id="m" caption="Metrics with new series" columns={columns} rows={metrics} rowKey={({ metric }) => metric} text={({ metric }) => metric} sort="new" noun="metric" isShort empty="No metric has new series in this hour." />;
 }

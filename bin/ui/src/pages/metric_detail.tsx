@@ -60,16 +60,20 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
       <Rate metric={metric} bytesPerSample={stored.costs?.bytesPerSample ?? 0} />
       <p>Open: <QueryLink expr={query}><code>{query}</code></QueryLink></p>
       <Show loaded={loaded}>
-        {(series) => (
+        {(series) => (series.length === 0 ? <NoSeries isStored={row !== undefined} /> : (
           <>
             <LabelTables metric={metric} series={series} />
             <MetricGraphs metric={metric} type={type} unit={unit} series={series} />
           </>
-        )}
+        ))}
       </Show>
       {stored.costs && <Section title="Who uses it"><Requesters usage={row?.usage} /></Section>}
     </>
   );
+}
+
+function NoSeries({ isStored }: { isStored: boolean }) {
+  return <p class="empty">{isStored ? "The metric has had no series in the last hour." : "There is no series of this metric in memory, and there was none in the last hour. Is its name right? Open the query to look at earlier times."}</p>;
 }
 
 function kindFigures({ type, unit, isTypeFromName, isUnitFromName }: Kind): Array<[name: string, value: ComponentChildren, hint?: string]> {
@@ -131,7 +135,7 @@ function LabelTables({ metric, series }: { metric: string; series: Labels[] }) {
   return (
     <div class="columns">
       <Section title="Labels" note={note}>
-        <DataTable id="l" caption="Labels" columns={columns} rows={rows} rowKey={({ label }) => label} sort="values" noun="label" isShort empty="The metric has no labels, or no series in the last hour." />
+        <DataTable id="l" caption="Labels" columns={columns} rows={rows} rowKey={({ label }) => label} sort="values" noun="label" isShort empty="The series of the metric have no labels." />
       </Section>
       {counts.has(focus) && <Values metric={metric} label={focus} values={counts.get(focus) ?? new Map()} />}
     </div>

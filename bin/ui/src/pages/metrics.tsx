@@ -1,6 +1,6 @@
 /** The metrics explorer: a search of all metrics, and the details of one. */
 
-import { setParams, useAddress } from "../app/router";
+import { useAddress } from "../app/router";
 import { bytes, count, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
@@ -16,7 +16,7 @@ export function Metrics() {
   return (
     <Page
       title={metric === "" ? "Metrics" : metric}
-      controls={metric !== "" && <button type="button" onClick={() => setParams({ metric: undefined, label: undefined, by: undefined, range: undefined })}>All metrics</button>}
+      controls={metric !== "" && <PageLink page="explore">All metrics</PageLink>}
       about={metric === "" && loaded.data?.costs && "Metrics with series in memory. Memory is estimated from the average of all series; new series are those of the last hour."}
     >
       <Show loaded={loaded}>

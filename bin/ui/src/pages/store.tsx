@@ -3,7 +3,7 @@
 import { request } from "../api/client";
 import type { Block, BuildInfo, RuntimeInfo } from "../api/types";
 import { setParams, useAddress } from "../app/router";
-import { bytes, count, percent } from "../parts/format";
+import { bytes, count, percent, plural } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDuration, printDuration } from "../parts/time";
@@ -128,7 +128,7 @@ function Server() {
             <dl class="facts card">
               <dt>Version</dt><dd>{build.revision}, API of Prometheus {build.version}</dd>
               <dt>Running for</dt><dd>{printDuration(Math.round((Date.parse(runtime.serverTime) - Date.parse(runtime.startTime)) / 1000) * 1000)}, since {dateTime(Date.parse(runtime.startTime))}</dd>
-              <dt>Host</dt><dd>{runtime.hostname}, {runtime.GOMAXPROCS} cores, working directory {runtime.CWD}</dd>
+              <dt>Host</dt><dd>{runtime.hostname}, {plural(runtime.GOMAXPROCS, "core")}, working directory {runtime.CWD}</dd>
               <dt>Retention</dt><dd>{runtime.storageRetention}</dd>
               <dt>Configuration</dt><dd>{runtime.reloadConfigSuccess ? "loaded" : "the last reload failed"}, {dateTime(Date.parse(runtime.lastConfigTime))}</dd>
             </dl>
@@ -136,7 +136,7 @@ function Server() {
           <div class="columns">
             <Section title="Configuration"><Copied text={config}><pre class="text" tabIndex={0}>{config}</pre></Copied></Section>
             <Section title="Flags">
-              <DataTable id="f" caption="Flags" columns={columns} rows={flags} rowKey={([name]) => name} text={([name, value]) => `${name} ${value}`} noun="flag" empty="" />
+              <DataTable id="f" caption="Flags" columns={columns} rows={flags} rowKey={([name]) => name} text={([name, value]) => `${name} ${value}`} noun="flag" isShort empty="" />
             </Section>
           </div>
         </>

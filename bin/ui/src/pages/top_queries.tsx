@@ -21,6 +21,15 @@ interface TopQuery extends QueryRequester {
 }
 
 const POLL_MS = 10_000;
+/** SHAPE_SIZE_MAX of bin/server/src/queries/top_queries.rs: the server keeps so many bytes of a query. */
+const QUERY_SIZE_MAX = 512;
+/** Bytes of a character that does not fit, and by which a cut text is shorter. */
+const CHARACTER_SIZE_MAX = 4;
+
+/** Returns `true` if the server may have cut a query off. */
+export function isCutOff(query: string): boolean {
+  return new TextEncoder().encode(query).length > QUERY_SIZE_MAX - CHARACTER_SIZE_MAX;
+}
 /** What queries are grouped by, as the endpoint and the page call it. */
 const GROUPINGS: Array<[string, string]> = [
   ["shape", "query"],
@@ -54,7 +63,7 @@ function TopTable({ queries, by }: { queries: TopQuery[]; by: string }) {
   const isByShape = by === "shape";
   const groupOf = (query: TopQuery) => (isByShape ? query.shape : partOf(query, by));
   const columns: Array<Column<TopQuery>> = [
-    { id: "shape", title: GROUPINGS.find(([id]) => id === by)?.[1].replace(/^./, (first) => first.toUpperCase()) ?? "Query", value: groupOf, cell: (query) => <QueryLink expr={query.example}><Name text={groupOf(query)} /></QueryLink>, isName: true },
+    { id: "shape", title: GROUPINGS.find(([id]) => id === by)?.[1].replace(/^./, (first) => first.toUpperCase()) ?? "Query", value: groupOf, cell: (query) => <GroupName query={query} text={isByShape && isCutOff(query.shape) ? `${query.shape}…` : groupOf(query)} />, isName: true },
     { id: "total", title: "Total time", value: (query) => query.seconds, cell: (query) => seconds(query.seconds), isNumber: true, bar: true },
     { id: "n", title: "Queries", value: (query) => query.queries, cell: (query) => count(query.queries), isNumber: true },
     { id: "max", title: "Longest", value: (query) => query.secondsMax, cell: (query) => seconds(query.secondsMax), isNumber: true },
@@ -64,6 +73,12 @@ function TopTable({ queries, by }: { queries: TopQuery[]; by: string }) {
     ...(isByShape ? [{ id: "who", title: "Last sent by", value: requesterOf, isMinor: true, wraps: true } satisfies Column<TopQuery>] : []),
   ];
   return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={groupOf} text={groupOf} sort="total" noun="query" nouns="queries" empty="No query ended in this time." />;
+}
+
+/** The name of a group, which opens its latest query if the server has the whole text of it. */
+function GroupName({ query: { example }, text }: { query: TopQuery; text: string }) {
+  if (isCutOff(example)) return <span title={`The server keeps the first ${QUERY_SIZE_MAX} bytes of a query`}><Name text={text} /></span>;
+  return <QueryLink expr={example}><Name text={text} /></QueryLink>;
 }
 
 /** Returns what the queries of a group share. */

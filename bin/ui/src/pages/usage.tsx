@@ -13,8 +13,9 @@ import { RelabelRules } from "./relabel_rules";
 const DAY_S = 86_400;
 const AGES: Array<[string, string]> = [["", "the whole record"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"]];
 
-/** SCRAPE_INTERVAL and BYTES_PER_SAMPLE of bin/http/src/api/status/advice.rs. */
-const ESTIMATE = "≈ assumes one sample per series every global.scrape_interval, 1m by default. On disk a sample has the average size of all blocks, or 1 byte while there are no blocks.";
+/** RATE_RANGE_MS of query/advise/src/inventory/stored.rs, and BYTES_PER_SAMPLE of bin/wire/src/api/advice.rs. */
+const ESTIMATE =
+  "≈ is an estimate. Samples/s is the rate at which the series up of a job arrived in the last 10 minutes, times the series; for a job without up, it is one sample per series and global.scrape_interval (1m by default). On disk a sample has the average size of all blocks, or 1 byte while there are no blocks.";
 
 export function Usage() {
   const { params } = useAddress();
@@ -55,7 +56,7 @@ function Advice({ advice, days, labels, exploration, noKeep }: { advice: Data; d
       />
       {isYoung && <p class="message warning"><span>The usage record is younger than a week (it began <Ago ms={sinceMs} />): rare queries may be missing from it.</span></p>}
       {advice.nameless.length > 0 && (
-        <p class="message info"><span>{plural(advice.nameless.length, "query", "queries")} without a metric name keep everything that they may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
+        <p class="message info"><span>{advice.nameless.length === 1 ? "1 query without a metric name keeps" : `${count(advice.nameless.length)} queries without a metric name keep`} everything that may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
       )}
       {advice.exploration.length > 0 && (
         <p class="message info"><span>Exploration, which is no use: {plural(advice.exploration.length, "query", "queries")} without a metric name, <code>{advice.exploration.slice(0, 3).join("; ")}</code></span></p>
@@ -75,7 +76,7 @@ function Advice({ advice, days, labels, exploration, noKeep }: { advice: Data; d
           noun="entry"
           nouns="entries"
           isShort
-          empty="Everything is used."
+          empty={totals.metrics === 0 ? "There are no series, apart from the server's own." : "Everything is used."}
           controls={
             <>
               <Select label="Not used in" value={days} options={AGES} onChange={(next) => setParams({ days: next })} />

@@ -37,6 +37,11 @@ export function short(value: number, nDigits = 4): string {
   return digits(value, nDigits);
 }
 
+/** Formats a number with three digits and a unit: 640 W, 126 kW. */
+export function withUnit(value: number, unit: string): string {
+  return short(value, 3).replace(/[kMGTPE]?$/, (prefix) => ` ${prefix}${unit}`);
+}
+
 /** Parses a number as [`short`] writes it: `-1.5k`. Returns undefined for other texts. */
 export function parseShort(text: string): number | undefined {
   const parts = /^([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)([kMGTPE]?)$/.exec(text.trim());

@@ -11,15 +11,15 @@ import type { Steps } from "./range";
 
 const rangeText = ({ startMs, endMs }: Steps) => printDuration(endMs - startMs);
 
-export function Changes({ changes, steps }: { changes: Change[]; steps: Steps }) {
+export function Changes({ changes, steps, nAttempts }: { changes: Change[]; steps: Steps; nAttempts: number }) {
   const columns: Array<Column<Change>> = [
     { id: "time", title: "Time", value: ({ timeMs }) => timeMs, cell: ({ timeMs }) => dateTime(timeMs), isNumber: true },
-    { id: "what", title: "What", value: ({ text }) => text, cell: ({ text, expr }) => <QueryLink expr={expr} range={rangeText(steps)} endMs={steps.endMs}>{text}</QueryLink>, wraps: true },
-    { id: "of", title: "Of", value: ({ more }) => more, isMinor: true, wraps: true },
+    { id: "what", title: "What", value: ({ text }) => text, cell: ({ text, expr }) => <QueryLink expr={expr} range={rangeText(steps)} endMs={steps.endMs}>{text}</QueryLink>, isName: true },
+    { id: "of", title: "Details", value: ({ more }) => more, isMinor: true, wraps: true },
     { id: "kind", title: "Kind", value: ({ kind }) => kind, cell: ({ kind, isBad }) => <span class={isBad ? "tag warn" : "tag"}>{kind}</span>, isMinor: true },
   ];
   const rows = changes.map((change, i) => ({ ...change, key: String(i) }));
-  return <DataTable id="c" caption="Changes" columns={columns} rows={rows} rowKey={(row) => (row as Change & { key: string }).key} sort="time" noun="change" text={({ text, more }) => `${text} ${more}`} isShort empty="No pod began or ended, no alert fired, and there is one attempt in the range." />;
+  return <DataTable id="c" caption="Changes" columns={columns} rows={rows} rowKey={(row) => (row as Change & { key: string }).key} sort="time" noun="change" text={({ text, more }) => `${text} ${more}`} isShort empty={`No pod began or ended, and no alert fired${nAttempts === 1 ? "; there is one attempt" : ""} in the range.`} />;
 }
 
 export function Stragglers({ stragglers, steps, job }: { stragglers: Straggler[]; steps: Steps; job: string }) {

@@ -2,7 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { setParams, useAddress } from "../../app/router";
-import { bytes, count, plural, short } from "../../parts/format";
+import { bytes, count, plural, withUnit } from "../../parts/format";
 import { quote } from "../../parts/labels";
 import { type Loaded, useLoad } from "../../parts/load";
 import { dateTime } from "../../parts/time";
@@ -58,7 +58,7 @@ function Head({ id, data: { job, atMs, isEnded, attempts } }: { id: string; data
           ["Restarts", link("restarts", number(job.restarts, count)), "Restarts of containers of its pods"],
           ["Utilization", link("utilization", share(job.utilization)), "Share of the GPUs that compute"],
           ["Tensor activity", link("tensor_active", share(job.tensorActive)), "Share of the time in which the tensor cores compute"],
-          ["Power", link("power_watts", number(job.powerWatts, (watts) => `${short(watts, 3)}W`))],
+          ["Power", link("power_watts", number(job.powerWatts, (watts) => withUnit(watts, "W")))],
           ["InfiniBand", link("infiniband_bytes:rate2m", number(job.infinibandBytes, (rate) => `${bytes(rate)}/s`)), "Bytes per second that the ports of the nodes of the job send"],
         ]}
       />
@@ -157,5 +157,5 @@ function Pages({ heat: { ranking, page } }: { heat: Heat }) {
 
 function ChangesOf({ id, cacheKey, isNow, now, nodes, steps }: { id: string; cacheKey: string; isNow: boolean; now: JobNow; nodes: string[]; steps: Steps }) {
   const loaded = useLoad(`changes ${cacheKey}`, (signal) => loadChanges(id, now.attempts, nodes, steps, signal), isNow ? HEAT_POLL_MS : 0);
-  return <Section title="What changed"><Show loaded={loaded}>{(changes) => <Changes changes={changes} steps={steps} />}</Show></Section>;
+  return <Section title="What changed"><Show loaded={loaded}>{({ changes, missing }) => <>{missing && <p class="message info">{missing}</p>}<Changes changes={changes} steps={steps} nAttempts={now.attempts.length} /></>}</Show></Section>;
 }

@@ -3,7 +3,7 @@
 import { request } from "../../api/client";
 import type { Labels, MatrixElement, QueryData, VectorElement } from "../../api/types";
 import { toNumber } from "../../chart/grid";
-import { plural } from "../../parts/format";
+import { count, plural } from "../../parts/format";
 import { quote } from "../../parts/labels";
 import { countAlerts, loadAlerts } from "./alerts";
 import { anyOf, named, queryOf } from "./gpus";
@@ -112,8 +112,15 @@ export interface Change {
   isBad?: boolean;
 }
 
+export interface Changes {
+  /** The latest first. */
+  changes: Change[];
+  /** What is missing, in words, if more pods or alerts changed than the page reads. */
+  missing?: string;
+}
+
 /** Loads what changed in a range: attempts, pods, and alerts of the job and of its nodes. */
-export async function loadChanges(id: string, attempts: Attempt[], nodes: string[], steps: Steps, signal: AbortSignal): Promise<Change[]> {
+export async function loadChanges(id: string, attempts: Attempt[], nodes: string[], steps: Steps, signal: AbortSignal): Promise<Changes> {
   const { startMs, endMs, stepMs } = steps;
   const [rangeS, stepS] = [(endMs - startMs) / 1000, stepMs / 1000];
   const times = `timestamp(${podSelector(id)})[${rangeS}s:${stepS}s]`;
@@ -127,7 +134,13 @@ export async function loadChanges(id: string, attempts: Attempt[], nodes: string
   ]);
   const podsOf = (verb: "began" | "ended") => podChanges(id, pods.filter((pod) => queryOf(pod) === verb), verb, stepS);
   const all = [...attempts.flatMap((attempt) => attemptChanges(id, attempt, startMs)), ...podsOf("began"), ...podsOf("ended"), ...alertChanges(alerts, steps)];
-  return all.sort((a, b) => b.timeMs - a.timeMs);
+  return { changes: all.sort((a, b) => b.timeMs - a.timeMs), missing: missingOf(pods.length, alerts.length) };
+}
+
+/** Says which changes are missing after so many pods and series of alerts were read; undefined if none are. */
+export function missingOf(nPods: number, nAlerts: number): string | undefined {
+  const cut = [nPods >= CHANGES_MAX && `${count(CHANGES_MAX)} begins and ends of pods`, nAlerts >= ALERTS_MAX && `${count(ALERTS_MAX)} alerts`].filter(Boolean);
+  return cut.length === 0 ? undefined : `Changes may be missing: the page reads at most ${cut.join(" and ")}. Choose a shorter range.`;
 }
 
 const podSelector = (id: string) => `training:pod:info{job_id=${quote(id)}, node!=""}`;

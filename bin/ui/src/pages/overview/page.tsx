@@ -9,7 +9,7 @@ import { useLoad } from "../../parts/load";
 import { ago } from "../../parts/time";
 import { Ago, Page, PageLink, Section, Show } from "../../parts/view";
 import { type Group, RULES_POLL_MS, activeAlerts, groupAlerts, loadGroups } from "../rules/data";
-import { nameOf } from "../senders_data";
+import { type Sender, nameOf } from "../senders_data";
 import { FORECAST_BASIS_MIN_S, type Forecast, type History, type Problem, type State, loadHistory, loadState } from "./data";
 import { Sparkline } from "./sparkline";
 
@@ -17,7 +17,8 @@ const POLL_MS = 5000;
 const HISTORY_POLL_MS = 60_000;
 /** A reject of this age counts as one of now. */
 const RECENT_MS = 600_000;
-const DAY_S = 86_400;
+const HOUR_S = 3600;
+const DAY_S = 24 * HOUR_S;
 /** Names of alerts and of senders that the overview lists. */
 const LISTED_MAX = 8;
 
@@ -30,6 +31,7 @@ export function Overview() {
       <Show loaded={state}>{({ problems }) => state.error === undefined && <Health problems={[...problems, ...problemsOf(groups.data, history.data)]} areRulesKnown={groups.data !== undefined} />}</Show>
       <Section title="Firing alerts"><Show loaded={groups}>{(all) => <Firing groups={all} />}</Show></Section>
       <Show loaded={state}>{(now) => <Tiles state={now} history={history.data} />}</Show>
+      {state.data?.senders.length === 0 && <NoSenders />}
       <Show loaded={history}>{(past) => (past.instance === undefined ? <NoHistory isOff={past.isOff} /> : null)}</Show>
     </Page>
   );
@@ -87,7 +89,7 @@ function Firing({ groups }: { groups: Group[] }) {
         return (
           <li key={value}>
             <span class="tag bad">{count(firing)}</span> <PageLink page="alerts" params={{ find: value }}><b class="wrap">{value}</b></PageLink>{" "}
-            <span class="muted">{severities} {Number.isFinite(since) && <>first active <Ago ms={since} /></>}</span>
+            {severities !== "" && <span class="tag">{severities}</span>} <span class="muted">{Number.isFinite(since) && <>first active <Ago ms={since} /></>}</span>
           </li>
         );
       })}
@@ -138,17 +140,25 @@ function Tiles({ state: { own, senders, late, rejects, teams }, history }: { sta
       <Tile id="rejects" title="Rejects since startup" page="teams" value={count(rejects.reduce((sum, one) => sum + (one.count || one.requests), 0))} note={last ? `last: ${last.reason}, ${ago(last.lastMs)}` : "nothing was rejected"} isBad={last !== undefined && Date.now() - last.lastMs < RECENT_MS} shown="Rejects per second" {...shared} />
       <Tile id="memory" title="Memory in use" page="store" value={bytes(used)} note={limit > 0 ? `${percent(used / limit)} of ${bytes(limit)}` : ""} format={bytes} {...shared} />
       <Tile id="disk" title="Disk" page="store" value={bytes(blocks + log)} note={<DiskNote free={free} volume={volume} forecast={history?.forecast} />} isBad={volume > 0 && isFilling(free, volume, history?.forecast)} format={bytes} {...shared} />
-      <Tile id="senders" title="Late senders" page="senders" value={count(late.length)} note={late.length === 0 ? (senders.length === 0 ? "nobody wrote since startup" : "none is silent for 2 min or 5 min behind") : late.slice(0, LISTED_MAX).map((sender) => `${nameOf(sender)} ${sender.userAgent}`.trim()).join(", ")} isBad={late.length > 0} {...shared} />
+      <Tile id="senders" title="Late senders" page="senders" value={count(late.length)} note={late.length === 0 ? (senders.length === 0 ? "nobody wrote since startup" : "none is silent for 2 min or 5 min behind") : namesOf(late)} isBad={late.length > 0} {...shared} />
     </div>
   );
 }
 
+/** Returns the names of senders. One that writes to two paths is named once. */
+function namesOf(senders: Sender[]): string {
+  const names = [...new Set(senders.map((sender) => `${nameOf(sender)} ${sender.userAgent}`.trim()))];
+  return `${names.slice(0, LISTED_MAX).join(", ")}${names.length > LISTED_MAX ? ` and ${names.length - LISTED_MAX} more` : ""}`;
+}
+
 /** Free space of the volume below which Varve's alert VarveVolumeFull fires. */
 const FREE_SHARE_MIN = 0.03;
+/** A forecast from less time than this is shown, but is no alarm: Varve's alert VarveVolumeFillsUp waits as long. */
+const ALARM_BASIS_MIN_S = HOUR_S;
 
 /** Returns `true` if the volume is almost full, or full within a day. */
 function isFilling(free: number, volume: number, forecast?: Forecast): boolean {
-  return free / volume < FREE_SHARE_MIN || (forecast !== undefined && forecast.basisS >= FORECAST_BASIS_MIN_S && (forecast.fullInS ?? Infinity) < DAY_S);
+  return free / volume < FREE_SHARE_MIN || (forecast !== undefined && forecast.basisS >= ALARM_BASIS_MIN_S && (forecast.fullInS ?? Infinity) < DAY_S);
 }
 
 function DiskNote({ free, volume, forecast }: { free: number; volume: number; forecast?: Forecast }) {
@@ -162,8 +172,21 @@ export function forecastText(forecast?: Forecast): string {
   const basis = `at the rate of the last ${seconds(Math.round(forecast.basisS / 60) * 60)}`;
   if (forecast.fullInS === undefined || forecast.fullInS > 3650 * DAY_S) return `does not fill ${basis}`;
   const { fullInS } = forecast;
-  const time = fullInS < 2 * DAY_S ? seconds(fullInS) : plural(Math.round(fullInS / DAY_S), "day");
+  // A forecast has no more digits than its basis.
+  const time = fullInS < 2 * HOUR_S ? plural(Math.round(fullInS / 60), "minute") : fullInS < 2 * DAY_S ? plural(Math.round(fullInS / HOUR_S), "hour") : plural(Math.round(fullInS / DAY_S), "day");
   return `full in ${time} ${basis}`;
+}
+
+/** Says how to write to a server to which nobody has written. */
+function NoSenders() {
+  const url = (path: string) => new URL(path, location.href).href;
+  return (
+    <p class="message info">
+      <span>
+        Nobody has written since startup. Prometheus and other remote-write senders write to <code>{url("api/v1/write")}</code>, OpenTelemetry to <code>{url("api/v1/otlp/v1/metrics")}</code>. <PageLink page="senders">Senders</PageLink> shows who writes.
+      </span>
+    </p>
+  );
 }
 
 /** Says why there are no graphs. */
