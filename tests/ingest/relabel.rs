@@ -632,13 +632,12 @@ fn a_graph_that_ends_names_the_rule_that_drops_the_metric() {
     server.http().write(&request).expect_status(204);
     let rule = "{source_labels: [job], regex: dropped, action: drop, name: no-up}";
     config.replace(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
-    wait_until("the rule to drop a series", || {
-        let labels = [("__name__", "up"), ("job", "dropped")];
-        let request = WriteRequest::new([series(&labels, &[(now_ms, 1.0)])]);
-        server.http().write(&request).expect_status(204);
+    wait_until("the rule to be in force", || {
         let rules = server.http().get("/api/v1/status/relabel").data();
-        rules["rules"][0]["series"] == 1
+        rules["rules"][0]["name"] == "no-up"
     });
+    let request = WriteRequest::new([until("dropped", now_ms)]);
+    server.http().write(&request).expect_status(204);
     let infos = |query: &str, end_ms: i64| {
         let seconds = |time_ms: i64| (time_ms / 1000).to_string();
         let params = [
