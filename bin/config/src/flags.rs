@@ -30,7 +30,7 @@ pub struct ServeArgs {
     #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) config_auto_reload_interval: Duration,
 
-    /// Address to listen on; port 0 picks a free port and logs it; may be repeated
+    /// Address to listen on; may be repeated; port 0 picks a free port
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_addresses: Vec<String>,
 
