@@ -3,7 +3,7 @@
 import { deepStrictEqual, ok, strictEqual } from "node:assert";
 import http from "node:http";
 import { after, before, describe, test } from "node:test";
-import { missing, openPage, settle, startBrowser, startServer, violations, waitUntil } from "./harness.mjs";
+import { missing, openPage, settle, startBrowser, startServer, violations, waitUntil, wideTables } from "./harness.mjs";
 
 const RULES = `groups:
 - name: calm
@@ -179,6 +179,7 @@ describe("alerts", { skip: missing() }, () => {
         const { page, problems, close } = await open(path, width);
         await settle(page);
         strictEqual(await page.evaluate(() => document.scrollingElement.scrollWidth), width, path);
+        deepStrictEqual(await wideTables(page), [], path);
         deepStrictEqual([...problems, ...(await violations(page))], [], path);
         await close();
       }

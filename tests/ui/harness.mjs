@@ -156,6 +156,13 @@ export async function violations(page) {
     .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html} ${failureSummary}`).join(" | ")}`);
 }
 
+/** Returns the tables of a page that are wider than their frame, and by how much. */
+export function wideTables(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll(".table-scroll")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => `${one.getAttribute("aria-label")}: ${one.scrollWidth - one.clientWidth} px`),
+  );
+}
+
 /** Waits until nothing loads: no text says so, and no part is busy. */
 export async function settle(page) {
   await page.waitForFunction(() => !/Loading…|Running…/.test(document.body.innerText) && !document.querySelector('[aria-busy="true"]'));

@@ -5,7 +5,7 @@ import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { missing, openPage, settle, startBrowser, startServer, violations, waitUntil } from "./harness.mjs";
+import { missing, openPage, settle, startBrowser, startServer, violations, waitUntil, wideTables } from "./harness.mjs";
 import { addGpus, nodeName, recorder, send } from "./training.mjs";
 
 const MINUTE_S = 60;
@@ -311,6 +311,7 @@ describe("jobs", { skip: missing() }, () => {
           await page.getByText(text, { exact: false }).first().waitFor();
           await settle(page);
           strictEqual(await page.evaluate(() => document.scrollingElement.scrollWidth), width, path);
+          deepStrictEqual(await wideTables(page), [], path);
           deepStrictEqual([...problems, ...(await violations(page))], [], path);
           await close();
         }

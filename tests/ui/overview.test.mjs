@@ -42,6 +42,7 @@ describe("overview", { skip: missing() }, () => {
     await page.getByText("Healthy").waitFor();
     ok(page.url().endsWith("/overview"), page.url());
     await page.getByRole("link", { name: "Runs" }).waitFor();
+    await page.getByText(`Nobody has written since startup. Prometheus and other remote-write senders write to ${server.url}/api/v1/write`).waitFor();
     await page.getByRole("link", { name: "1 pending alert" }).waitFor();
     strictEqual(await page.getByText("Never").count(), 0);
     for (const [title, target] of TILES) strictEqual(await tile(page, title).getAttribute("href"), target, title);

@@ -2,7 +2,7 @@
 
 import { deepStrictEqual, match, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { missing, openPage, settle, startBrowser, startServer, violations } from "./harness.mjs";
+import { missing, openPage, settle, startBrowser, startServer, violations, wideTables } from "./harness.mjs";
 
 /** More targets of a job than the page asks for. */
 const MANY = 503;
@@ -110,6 +110,7 @@ describe("targets", { skip: missing() }, () => {
       await rows(page, "node").first().waitFor();
       await settle(page);
       strictEqual(await page.evaluate(() => document.scrollingElement.scrollWidth), width);
+      deepStrictEqual(await wideTables(page), []);
       deepStrictEqual([...problems, ...(await violations(page))], []);
       await close();
     });

@@ -25,7 +25,7 @@ export function Changes({ changes, steps, nAttempts }: { changes: Change[]; step
 export function Stragglers({ stragglers, steps, job }: { stragglers: Straggler[]; steps: Steps; job: string }) {
   const columns: Array<Column<Straggler>> = [
     { id: "rank", title: "Rank", value: nameOf, cell: (rank) => <QueryLink expr={printLabels({ __name__: "training:rank:signal", job_id: job, ...labelsOf(rank) })} range={rangeText(steps)} endMs={steps.endMs}><Name text={nameOf(rank)} /></QueryLink>, isName: true },
-    { id: "signal", title: "Signal", value: ({ signal }) => signal, cell: ({ signal }) => <code>{signal}</code> },
+    { id: "signal", title: "Signal", value: ({ signal }) => signal, cell: ({ signal }) => <Name text={signal} />, wraps: true },
     { id: "share", title: "Of the median", hint: "Mean share of the median of the job while the rank was slow", value: ({ share }) => -share, cell: ({ share }) => percent(share), isNumber: true },
     { id: "minutes", title: "Slow for", value: ({ minutes }) => minutes, cell: ({ minutes }) => printDuration(Math.round(minutes * 2) * 30_000), isNumber: true },
     { id: "last", title: "Last", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <Ago ms={lastMs} />, isNumber: true, isMinor: true },

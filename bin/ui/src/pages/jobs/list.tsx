@@ -92,7 +92,7 @@ const COLUMNS: Array<Column<Job>> = [
   { id: "nodes", title: "Nodes", hint: "Nodes with GPUs of the job", value: ({ nodes }) => nodes, cell: ({ nodes }) => count(nodes), isNumber: true, isMinor: true },
   { id: "pods", title: "Ready pods", value: ({ pods }) => pods.ready, cell: ({ pods }) => ofWanted(pods.ready, pods.wanted), isNumber: true, isMinor: true },
   { id: "age", title: "Age", hint: "Since the oldest of its pods was created", value: ({ startMs }) => -(startMs ?? Infinity), cell: ({ startMs }) => <Age startMs={startMs} />, isNumber: true, isMinor: true },
-  { id: "utilization", title: "Utilization", hint: "Share of the GPUs of the job that compute", value: ({ utilization }) => utilization ?? -1, cell: ({ utilization }) => share(utilization), isNumber: true, bar: true, whole: 1 },
+  { id: "utilization", title: "Utilization", hint: "Share of the GPUs of the job that compute", value: ({ utilization }) => utilization ?? -1, cell: ({ utilization }) => share(utilization), isNumber: true, bar: true, whole: 1, isMinor: true },
   { id: "tensor", title: "Tensor activity", hint: "Share of the time in which the tensor cores compute, mean of the GPUs", value: ({ tensorActive }) => tensorActive ?? -1, cell: ({ tensorActive }) => share(tensorActive), isNumber: true, bar: true, whole: 1, isMinor: true },
 ];
 
