@@ -71,8 +71,8 @@ fn notify_of_failures(app: &App, store: &Store) {
     let refusals = store.db.write_refusals_now();
     let rejected = (!refusals.is_empty()).then(|| {
         format!(
-            "Writes are rejected, queries are answered: {}. Senders retry. Free space on the volume of the data \
-             directory, or see \"Full disk\", \"Failed sync\" and \"Memory limit\" in docs/operations.md.",
+            "Writes are rejected, queries are answered: {}. Senders retry. See \"Full disk\", \"Failed sync\" and \
+             \"Memory limit\" in docs/operations.md.",
             refusals.join("; ")
         )
     });

@@ -82,9 +82,7 @@ impl WriteError {
             error => error,
         }
     }
-}
 
-impl WriteError {
     /// Returns `true` if the request has no memory, or its samples have none in the heads.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {

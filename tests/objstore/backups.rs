@@ -142,7 +142,7 @@ fn backups_are_incremental_and_restored_to_a_point_in_time() {
     );
 
     let healed = succeed(&["backup", text(&backups), &url, "--verify"]);
-    assert!(healed.contains("replaced 1 damaged files"), "{healed}");
+    assert!(healed.contains("replaced 1 damaged file"), "{healed}");
     for name in succeed(&["restore", text(&backups), "--list"]).lines() {
         succeed(&[
             "restore",

@@ -228,7 +228,7 @@ fn a_backfill_writes_recording_rules_over_history_once() {
         let [stdout, stderr] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
         assert!(
-            stderr.contains("rule \"r:self\" reads series that depend on its own"),
+            stderr.contains("rule \"r:self\" reads its own series"),
             "{stderr}"
         );
         stdout

@@ -12,6 +12,7 @@ mod tls;
 pub mod tls_settings;
 mod url;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,21 @@ enum Connection {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
+
+/// The error of a response that is longer than [`ClientOptions::response_size_max`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseTooLarge {
+    /// The maximum.
+    pub size_max: usize,
+}
+
+impl fmt::Display for ResponseTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the response is longer than {} bytes", self.size_max)
+    }
+}
+
+impl std::error::Error for ResponseTooLarge {}
 
 /// Limits of a client, and how it names itself.
 #[derive(Debug, Clone, Copy)]
@@ -404,10 +420,9 @@ async fn collect(mut body: Incoming, size_max: usize, headers: &mut HeaderMap) -
             Ok(data) => read.extend_from_slice(&data),
             Err(frame) => headers.extend(frame.into_trailers().ok().into_iter().flatten()),
         }
-        ensure!(
-            read.len() <= size_max,
-            "the response is longer than {size_max} bytes"
-        );
+        if read.len() > size_max {
+            return Err(ResponseTooLarge { size_max }.into());
+        }
     }
     Ok(read.into())
 }

@@ -197,7 +197,8 @@ impl Store {
     }
 
     /// Returns an info for each relabel rule that drops the series of a query without a result at
-    /// `end_ms`. Considers the selectors with a metric name that have no recent samples then. Returns at most [`DROPPED_INFOS_MAX`] infos.
+    /// `end_ms`. Considers the selectors with a metric name that have no recent samples then. Returns
+    /// at most [`DROPPED_INFOS_MAX`] infos.
     ///
     /// # Errors
     /// If the request is interrupted.

@@ -34,9 +34,9 @@ pub struct ServerArgs {
     pub(crate) access: AccessArgs,
 }
 
-/// Files, and the server as the first argument or as `--url`.
+/// Rule files, and the server as the first argument or as `--url`.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct FilesArgs {
+pub(crate) struct RuleFilesArgs {
     /// Rule files; the server may come first [default: http://127.0.0.1:9898]
     #[arg(value_name = "FILE", required = true)]
     server_and_files: Vec<PathBuf>,
@@ -116,7 +116,7 @@ impl ServerArgs {
     }
 }
 
-impl FilesArgs {
+impl RuleFilesArgs {
     /// Returns the files.
     ///
     /// # Errors

@@ -37,8 +37,8 @@ pub(super) enum Accumulated {
 }
 
 impl<'a> RequestDeltas<'a> {
-    /// Starts a request of a tenant. A delta may end by at most `late_delta_max` before the newest one of
-    /// its stream.
+    /// Starts a request of a tenant. A delta may end by at most `late_delta_max` before the newest one
+    /// of its stream.
     #[must_use]
     pub fn new(
         streams: &'a DeltaStreams,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use varve_context::Limit;
 use varve_model::Labels;
 use varve_model::labels::METRIC_NAME;
 
@@ -213,13 +214,22 @@ impl Shard {
     }
 
     /// Returns why the head accepts no samples, if it is full.
+    /// Does not wait for the lock of the head: the size may be that of the last check.
     pub(crate) fn full(&self) -> Option<Error> {
-        self.check_size(&self.head(), self.head_size_max).err()
+        match self.head.try_read() {
+            Some(head) => self.check_size(&head, self.head_size_max),
+            None => check_head_size(self.head_size.load(Ordering::Relaxed), self.head_size_max),
+        }
+        .err()
     }
 
     fn check_size(&self, head: &Head, size_max: usize) -> Result<()> {
         let used = head.size();
         self.head_size.store(used, Ordering::Relaxed);
-        Error::check_limit(varve_context::Limit::HeadMemory, used, size_max)
+        check_head_size(used, size_max)
     }
+}
+
+fn check_head_size(used: usize, size_max: usize) -> Result<()> {
+    Error::check_limit(Limit::HeadMemory, used, size_max)
 }

@@ -104,7 +104,8 @@ async fn authenticate(
         Err(denied) => denied,
     };
 
-    if scope == Scope::Write {
+    // Senders repeat what is denied because the server is busy.
+    if scope == Scope::Write && denied != Denied::Busy {
         note_denied_write(state, request, denied);
     }
     match Probe::of(request.method(), request.uri()) {
@@ -124,9 +125,8 @@ fn note_denied_write(state: &HttpState, request: &Request, denied: Denied) {
         path: truncate(request.uri().path(), SENDER_SIZE_MAX).to_owned(),
     };
     let reason = match denied {
-        Denied::Unknown => "the user, password or token is missing or unknown",
         Denied::Scope(_) => "the token lacks the scope write",
-        Denied::Busy => "too many passwords wait for their comparison",
+        Denied::Unknown | Denied::Busy => "the user, password or token is missing or unknown",
     };
     if let Some(n_suppressed) = DENIED_LOG.admit("denied", Instant::now()) {
         let client = sender.address.map(|address| address.to_string());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use varve_model::TimeRange;
 use varve_system::quantity::parse_duration;
 
-use crate::server_args::{FilesArgs, ViewArgs, not_a_server, path_not_a_server};
+use crate::server_args::{RuleFilesArgs, ViewArgs, not_a_server, path_not_a_server};
 use crate::time::parse_time_ms;
 
 /// `varve rules ...`.
@@ -65,7 +65,7 @@ pub struct BacktestArgs {
 )]
 pub struct RulesBackfillArgs {
     #[command(flatten)]
-    pub(super) rules: FilesArgs,
+    pub(super) rules: RuleFilesArgs,
 
     /// Data directory of the server
     #[arg(long, value_name = "DIR")]

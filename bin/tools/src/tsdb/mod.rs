@@ -75,14 +75,14 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
 /// them from.
 ///
 /// # Errors
-/// If another import is running, and for I/O errors.
+/// If a block is damaged, or another import is running, and for I/O errors.
 pub(crate) fn stage_blocks(blocks: &Path, path: &Path) -> Result<()> {
     import::stage(&ImportArgs {
         source: blocks.to_owned(),
         path: path.to_owned(),
         block_labels: Vec::new(),
-    })
-    .map(drop)
+    })?
+    .ensure_complete()
 }
 
 /// Prints damage and what became of the samples, if some are lost, and returns the exit code.

@@ -60,7 +60,7 @@ pub(crate) fn write_block(
 }
 
 impl Samples {
-    /// Appends the samples of another line of the file.
+    /// Appends other samples of the series.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.floats.append(&mut other.floats);
         self.histograms.append(&mut other.histograms);
@@ -70,7 +70,7 @@ impl Samples {
     /// another value than the one that is kept.
     fn sort(&mut self) -> u64 {
         let mut n_repeated = 0;
-        // The sort is stable: samples with one timestamp stay in file order.
+        // The sort is stable: the first sample with a timestamp stays the first one.
         self.floats.sort_by_key(|sample| sample.timestamp_ms);
         self.floats.dedup_by(|sample, first| {
             let is_repeated = sample.timestamp_ms == first.timestamp_ms;

@@ -43,10 +43,11 @@ pub(super) fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
 /// Recording rules of several groups in an order in which each one comes after those that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Levels {
-    /// The rules by index. The rules of a level read those of earlier levels only.
+    /// The rules by index. The rules of a level read those of earlier levels only, but for
+    /// `cyclic`.
     pub levels: Vec<Vec<usize>>,
-    /// Rules that read series that depend on their own. They come before the other rules of such a
-    /// cycle.
+    /// Rules that read their own series, directly or through others. Each comes before the other
+    /// rules of its cycle, and after all that it reads outside of the cycle.
     pub cyclic: Vec<usize>,
 }
 
@@ -69,7 +70,7 @@ pub fn levels(rules: &[&RuleDefinition]) -> Levels {
         let mut level = left.clone();
         level.retain(|&idx| reads.among(&left, idx).is_empty());
         if level.is_empty() {
-            let in_cycle = left.iter().find(|&&idx| reads.reaches_itself(&left, idx));
+            let in_cycle = left.iter().find(|&&idx| reads.is_first_cycle(&left, idx));
             level.extend(in_cycle);
             ordered.cyclic.extend(&level);
         }
@@ -94,16 +95,25 @@ impl Reads<'_> {
             .collect()
     }
 
-    /// Returns `true` if a rule may read its own series, directly or through `others`.
-    fn reaches_itself(&self, others: &[usize], start: usize) -> bool {
-        let mut reached: BTreeSet<usize> = BTreeSet::new();
+    /// Returns `true` if a rule is in a cycle that reads nothing of `others` outside of the cycle: all
+    /// that it reads, directly or through others, read it, too. If each of `others` reads one of
+    /// them, there is such a cycle.
+    fn is_first_cycle(&self, others: &[usize], start: usize) -> bool {
+        let reached = self.reached(others, start);
+        let mut reached = reached.into_iter();
+        reached.all(|idx| self.reached(others, idx).contains(&start))
+    }
+
+    /// Returns those of `others` that a rule may read, directly or through others.
+    fn reached(&self, others: &[usize], start: usize) -> BTreeSet<usize> {
+        let mut reached = BTreeSet::new();
         let mut to_visit = self.among(others, start);
         while let Some(idx) = to_visit.pop() {
             if reached.insert(idx) {
                 to_visit.extend(self.among(others, idx));
             }
         }
-        reached.contains(&start)
+        reached
     }
 }
 
@@ -177,6 +187,7 @@ mod tests {
   - {record: n, labels: {state: all}, expr: x}
   - {record: n, labels: {state: used}, expr: x + y}
   - {record: last, expr: self + s}
+  - {record: after, expr: after offset 1m + self}
   - {record: self, expr: self offset 1m}
   - {record: s, expr: t + c}
   - {record: t, expr: s}
@@ -189,11 +200,12 @@ mod tests {
                 vec![1, 3, 5, 6],
                 vec![2, 4],
                 vec![0],
-                vec![8],
                 vec![9],
-                vec![7, 10],
+                vec![8],
+                vec![10],
+                vec![7, 11],
             ],
-            cyclic: vec![8, 9],
+            cyclic: vec![9, 8, 10],
         };
         assert_eq!(levels(&rules), expect);
         let none = Levels {

@@ -28,6 +28,7 @@ use varve_rules::{Time, levels};
 use self::blocks::Blocks;
 use self::rule::{Rule, Times};
 use super::args::RulesBackfillArgs;
+use crate::output::counted;
 use crate::scratch_dir::ScratchDir;
 
 /// Evaluates the rules of files and imports their samples.
@@ -44,16 +45,20 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
     let ordered = levels(&definitions);
     for &idx in &ordered.cyclic {
         eprintln!(
-            "rule {:?} reads series that depend on its own: it is evaluated without their samples of this backfill",
+            "rule {:?} reads its own series, directly or through others: it does not see the samples that this \
+             backfill writes for them",
             rules[idx].definition.name
         );
     }
 
+    // Samples of groups with a query offset begin before the range.
+    let first_ms = rules.iter().map(Rule::first_ms).min();
+    let first_ms = first_ms.unwrap_or(range.start_ms);
     let scratch = ScratchDir::create(None)?;
     for (level_idx, level) in ordered.levels.iter().enumerate() {
         let dir = scratch.path().join(format!("level-{level_idx}"));
         let mut blocks = Blocks::create(dir)?;
-        for window in windows(range) {
+        for window in windows(first_ms, range.end_ms) {
             for &idx in level {
                 let rule = &mut rules[idx];
                 rule.evaluate(&mut client, window, &mut blocks)
@@ -61,14 +66,17 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
             }
             blocks.flush()?;
         }
+        blocks.import(&mut client, &args.path)?;
         for &idx in level {
             println!("{}", rules[idx].summary());
         }
-        blocks.import(&mut client, &args.path)?;
     }
     let n_failed = rules.iter().filter(|rule| rule.has_failed()).count();
     if n_failed > 0 {
-        bail!("the evaluation of {n_failed} rules failed at some times, which have no samples");
+        bail!(
+            "{} failed at some times, which have no samples",
+            counted(n_failed, "rule")
+        );
     }
     Ok(())
 }
@@ -92,7 +100,7 @@ fn read_rules(args: &RulesBackfillArgs, range: TimeRange) -> Result<Vec<Rule>> {
                 .rules
                 .into_iter()
                 .filter(|rule| matches!(rule.kind, RuleKind::Recording));
-            rules.extend(records.map(|rule| Rule::new(rule, times)));
+            rules.extend(records.map(|rule| Rule::new(rule, group.limit, times)));
         }
     }
     Ok(rules)
@@ -127,11 +135,10 @@ fn times(
     })
 }
 
-/// Returns the windows of blocks that cover a range, and one before it, where the samples of
-/// groups with an offset begin.
-fn windows(range: TimeRange) -> impl Iterator<Item = TimeRange> {
-    let first = range.start_ms.div_euclid(WINDOW_MS) - 1;
-    let last = range.end_ms.div_euclid(WINDOW_MS);
+/// Returns the windows of blocks from one time to another.
+fn windows(start_ms: i64, end_ms: i64) -> impl Iterator<Item = TimeRange> {
+    let first = start_ms.div_euclid(WINDOW_MS);
+    let last = end_ms.div_euclid(WINDOW_MS);
     (first..=last).map(|idx| TimeRange {
         start_ms: idx * WINDOW_MS,
         end_ms: (idx + 1) * WINDOW_MS - 1,
@@ -143,13 +150,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_cover_the_range_and_offsets() {
-        let range = TimeRange {
-            start_ms: WINDOW_MS,
-            end_ms: 2 * WINDOW_MS,
-        };
-        let starts: Vec<i64> = windows(range).map(|window| window.start_ms).collect();
-        assert_eq!(starts, [0, WINDOW_MS, 2 * WINDOW_MS]);
-        assert!(windows(range).all(|window| window.end_ms == window.start_ms + WINDOW_MS - 1));
+    fn windows_cover_the_range() {
+        let found: Vec<TimeRange> = windows(-1, 2 * WINDOW_MS).collect();
+        let starts: Vec<i64> = found.iter().map(|window| window.start_ms).collect();
+        assert_eq!(starts, [-WINDOW_MS, 0, WINDOW_MS, 2 * WINDOW_MS]);
+        assert!(
+            found
+                .iter()
+                .all(|window| window.end_ms == window.start_ms + WINDOW_MS - 1)
+        );
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use varve_client::{Client, escape};
+use jiff::Timestamp;
+use varve_client::{Client, ResponseTooLarge, encode_form};
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::{STALE_NAN_BITS, is_stale_nan};
 use varve_model::{Labels, Matcher, Sample, TimeRange};
@@ -16,10 +17,14 @@ use crate::query::response::{Labels as LabelMap, Stream, Value, read_data};
 
 /// Maximum number of evaluations per request. Servers accept 11,000 by default.
 pub(super) const STEPS_MAX: i64 = 500;
-/// Number of evaluations of a rule that may fail.
+/// Maximum number of evaluations of a rule that fail.
 const FAILURES_MAX: usize = 100;
 /// Status of a query whose evaluation fails.
 const UNPROCESSABLE: u16 = 422;
+/// Status of a query that has taken too long, or has found no memory.
+const UNAVAILABLE: u16 = 503;
+/// What an expression reads of its request, and which differs between a range and an instant.
+const REQUEST_TIMES: [&str; 4] = ["start()", "end()", "step()", "range()"];
 
 /// The times of the samples of a group: those of its evaluations, less its query offset.
 #[derive(Debug, Clone, Copy)]
@@ -30,24 +35,31 @@ pub(super) struct Times {
     pub(super) interval_ms: i64,
 }
 
+/// The times at which the server has samples of a series.
+type KnownTimes = HashMap<Labels, HashSet<i64>>;
+
 /// A rule and the state of its evaluation.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) definition: RuleDefinition,
+    /// Maximum number of series of an evaluation; 0 for no limit.
+    limit: usize,
     times: Times,
-    /// Maximum number of evaluations of the next request.
-    n_steps: i64,
+    /// Maximum number of evaluations per request.
+    steps_max: i64,
     /// Series with a sample at the last time that was evaluated.
     current: HashSet<Labels>,
     n_samples: usize,
     n_failures: usize,
 }
 
-/// The error of a query.
+/// The error of a request.
 #[derive(Debug)]
 enum QueryError {
     /// The evaluation fails, as it would in a running server.
     Evaluation(String),
+    /// The result is too large or takes too long. Fewer evaluations may succeed.
+    TooLarge(anyhow::Error),
     Other(anyhow::Error),
 }
 
@@ -67,11 +79,14 @@ impl Times {
 }
 
 impl Rule {
-    pub(super) fn new(definition: RuleDefinition, times: Times) -> Self {
+    pub(super) fn new(definition: RuleDefinition, limit: usize, times: Times) -> Self {
+        let expr = print(&definition.expr.tree);
+        let reads_request = REQUEST_TIMES.iter().any(|name| expr.contains(name));
         Self {
             definition,
+            limit,
             times,
-            n_steps: STEPS_MAX,
+            steps_max: if reads_request { 1 } else { STEPS_MAX },
             current: HashSet::new(),
             n_samples: 0,
             n_failures: 0,
@@ -80,8 +95,8 @@ impl Rule {
 
     /// Adds the samples of a window that the server does not have. Windows ascend.
     ///
-    /// A request that fails is repeated for half as many evaluations, down to one. If that one
-    /// fails, it has no samples, as in a running server.
+    /// A request that fails is repeated for half as many evaluations, down to one. If the evaluation
+    /// of that one fails, it has no samples, as in a running server.
     pub(super) fn evaluate(
         &mut self,
         client: &mut Client,
@@ -92,41 +107,45 @@ impl Rule {
             return Ok(());
         };
         let interval_ms = self.times.interval_ms;
+        let mut n_steps_max = self.steps_max;
         while left.start_ms <= left.end_ms {
             let n_left = (left.end_ms - left.start_ms) / interval_ms + 1;
-            let n_steps = n_left.min(self.n_steps);
+            let n_steps = n_left.min(n_steps_max);
             let part = TimeRange {
                 start_ms: left.start_ms,
                 end_ms: left.start_ms + (n_steps - 1) * interval_ms,
             };
             match self.query(client, part) {
-                Ok((result, known)) => self.add(part, result, &known, blocks)?,
-                Err(_) if n_steps > 1 => {
-                    self.n_steps = n_steps / 2;
+                Ok((result, known)) => self.add(part, result, known, blocks)?,
+                Err(QueryError::Evaluation(_) | QueryError::TooLarge(_)) if n_steps > 1 => {
+                    n_steps_max = n_steps / 2;
                     continue;
                 }
-                Err(QueryError::Evaluation(error)) => self.note_failure(part.start_ms, &error)?,
-                Err(QueryError::Other(error)) => return Err(error),
+                Err(QueryError::Evaluation(error)) => {
+                    self.note_failure(part.start_ms, &error)?;
+                    n_steps_max = self.steps_max;
+                }
+                Err(QueryError::TooLarge(error) | QueryError::Other(error)) => return Err(error),
             }
             left.start_ms = part.end_ms + interval_ms;
         }
         Ok(())
     }
 
-    /// Returns the result of the rule, and what the server has of it.
+    /// Returns the series of the rule, and the times at which the server has samples of them.
     fn query(
         &self,
         client: &mut Client,
         part: TimeRange,
-    ) -> Result<(Vec<Stream>, Vec<Stream>), QueryError> {
-        let form = format!(
-            "query={}&start={}&end={}&step={}",
-            escape(&print(&self.definition.expr.tree)),
-            seconds(part.start_ms),
-            seconds(part.end_ms),
-            seconds(self.times.interval_ms)
-        );
-        let result = matrix(client, "/api/v1/query_range", &form)?;
+    ) -> Result<(HashMap<Labels, Vec<Sample>>, KnownTimes), QueryError> {
+        let params = [
+            ("query", print(&self.definition.expr.tree)),
+            ("start", seconds(part.start_ms)),
+            ("end", seconds(part.end_ms)),
+            ("step", seconds(self.times.interval_ms)),
+        ];
+        let result = matrix(client, "/api/v1/query_range", &params)?;
+        let series = self.recorded_series(&result)?;
         let matchers: Vec<Matcher> = [(METRIC_NAME, &*self.definition.name)]
             .into_iter()
             .chain(
@@ -142,43 +161,67 @@ impl Rule {
             print_matchers(&matchers),
             part.end_ms - part.start_ms + 1
         );
-        let form = format!("query={}&time={}", escape(&selector), seconds(part.end_ms));
-        let known = matrix(client, "/api/v1/query", &form)?;
-        Ok((result, known))
+        let params = [("query", selector), ("time", seconds(part.end_ms))];
+        let mut known = KnownTimes::new();
+        for stream in &matrix(client, "/api/v1/query", &params)? {
+            let times = samples(stream).map(|sample| sample.timestamp_ms);
+            known.insert(labels(&stream.metric)?, times.collect());
+        }
+        Ok((series, known))
+    }
+
+    /// Returns a result with the labels of the rule.
+    fn recorded_series(
+        &self,
+        result: &[Stream],
+    ) -> Result<HashMap<Labels, Vec<Sample>>, QueryError> {
+        let mut series: HashMap<Labels, Vec<Sample>> = HashMap::new();
+        let mut n_series: HashMap<i64, usize> = HashMap::new();
+        for stream in result {
+            if !stream.histograms.is_empty() {
+                let reason = "its result has native histograms, which are not supported";
+                return Err(anyhow!(reason).into());
+            }
+            let found = series.entry(self.recorded(&stream.metric)?).or_default();
+            for sample in samples(stream) {
+                found.push(sample);
+                *n_series.entry(sample.timestamp_ms).or_default() += 1;
+            }
+        }
+        if self.limit > 0 && n_series.values().any(|&n| n > self.limit) {
+            let reason = format!("exceeded limit of {} series", self.limit);
+            return Err(QueryError::Evaluation(reason));
+        }
+        for found in series.values_mut() {
+            // Several series of a result may have the same labels, at different times.
+            found.sort_by_key(|sample| sample.timestamp_ms);
+            if found
+                .windows(2)
+                .any(|two| two[0].timestamp_ms == two[1].timestamp_ms)
+            {
+                let reason = "the result has several series with the labels of the rule";
+                return Err(QueryError::Evaluation(reason.to_owned()));
+            }
+        }
+        Ok(series)
     }
 
     fn add(
         &mut self,
         part: TimeRange,
-        result: Vec<Stream>,
-        known: &[Stream],
+        mut series: HashMap<Labels, Vec<Sample>>,
+        known: KnownTimes,
         blocks: &mut Blocks,
     ) -> Result<()> {
-        let mut known_times: HashMap<Labels, HashSet<i64>> = HashMap::new();
-        for stream in known {
-            let times = samples(stream).map(|sample| sample.timestamp_ms);
-            known_times.insert(labels(&stream.metric)?, times.collect());
-        }
         let previous = std::mem::take(&mut self.current);
-        let mut series: HashMap<Labels, Vec<Sample>> = HashMap::new();
         for labels in &previous {
-            series.insert(labels.clone(), Vec::new());
+            series.entry(labels.clone()).or_default();
         }
-        for stream in result {
-            ensure!(
-                stream.histograms.is_empty(),
-                "its result has native histograms, which are not supported"
-            );
-            let found = series.entry(self.recorded(&stream.metric)?).or_default();
-            found.extend(samples(&stream));
-        }
-        for (labels, mut found) in series {
-            // Several series of a result may have the same labels at different times.
-            found.sort_by_key(|sample| sample.timestamp_ms);
+        for (labels, found) in series {
             let steps = Steps {
                 part,
                 interval_ms: self.times.interval_ms,
-                known_ms: known_times.get(&labels),
+                known_ms: known.get(&labels),
             };
             let new = steps.new_samples(&found, previous.contains(&labels));
             let values = new.iter().filter(|sample| !is_stale_nan(sample.value));
@@ -193,19 +236,14 @@ impl Rule {
     }
 
     fn note_failure(&mut self, time_ms: i64, error: &str) -> Result<()> {
+        let time = time_text(time_ms);
         if self.n_failures == 0 {
-            eprintln!(
-                "rule {:?} fails at {}: {error}",
-                self.definition.name,
-                seconds(time_ms)
-            );
+            eprintln!("rule {:?} fails at {time}: {error}", self.definition.name);
         }
         self.n_failures += 1;
-        self.n_steps = STEPS_MAX;
         ensure!(
-            self.n_failures < FAILURES_MAX,
-            "{FAILURES_MAX} evaluations failed, the last one at {}: {error}",
-            seconds(time_ms)
+            self.n_failures <= FAILURES_MAX,
+            "more than {FAILURES_MAX} evaluations failed, the last one at {time}: {error}"
         );
         Ok(())
     }
@@ -222,13 +260,15 @@ impl Rule {
     /// Returns a line about the samples.
     pub(super) fn summary(&self) -> String {
         let samples = counted(self.n_samples, "new sample");
-        match self.n_failures {
-            0 => format!("{}: {samples}", self.definition.name),
-            n => format!(
-                "{}: {samples}, {n} failed evaluations",
-                self.definition.name
-            ),
-        }
+        let failed = match self.n_failures {
+            0 => String::new(),
+            n => format!(", {}", counted(n, "failed evaluation")),
+        };
+        format!("{}: {samples}{failed}", self.definition.name)
+    }
+
+    pub(super) fn first_ms(&self) -> i64 {
+        self.times.first_ms
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -243,17 +283,35 @@ impl From<anyhow::Error> for QueryError {
 }
 
 /// Sends a query and returns its result, a matrix.
-fn matrix(client: &mut Client, path: &str, form: &str) -> Result<Vec<Stream>, QueryError> {
-    let response = client.post_form(path, form)?;
-    if response.status == UNPROCESSABLE {
-        return Err(QueryError::Evaluation(response.error()));
-    }
-    match read_data(&response)? {
-        Value::Matrix(streams) => Ok(streams),
-        Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {
-            Err(anyhow!("the server returned no matrix").into())
+fn matrix(
+    client: &mut Client,
+    path: &str,
+    params: &[(&str, String)],
+) -> Result<Vec<Stream>, QueryError> {
+    let response = match client.post_form(path, &encode_form(params)) {
+        Ok(response) => response,
+        Err(error) if error.is::<ResponseTooLarge>() => return Err(QueryError::TooLarge(error)),
+        Err(error) => return Err(error.into()),
+    };
+    match response.status {
+        // Varve's errors of limits. Another server has evaluated nothing either.
+        UNPROCESSABLE if is_limit(&response.error()) => {
+            Err(QueryError::TooLarge(anyhow!(response.error())))
         }
+        UNPROCESSABLE => Err(QueryError::Evaluation(response.error())),
+        UNAVAILABLE => Err(QueryError::TooLarge(anyhow!(response.error()))),
+        _ => match read_data(&response)? {
+            Value::Matrix(streams) => Ok(streams),
+            Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {
+                Err(anyhow!("the server returned no matrix").into())
+            }
+        },
     }
+}
+
+/// Returns `true` if the error of a query is that of a limit: of memory, or of samples.
+fn is_limit(error: &str) -> bool {
+    error.contains("exceeds the limit of") || error.contains("too many samples")
 }
 
 fn samples(stream: &Stream) -> impl Iterator<Item = Sample> {
@@ -309,6 +367,11 @@ impl Steps<'_> {
     }
 }
 
+/// Prints a time as RFC 3339, or in seconds if it has no such date.
+fn time_text(time_ms: i64) -> String {
+    Timestamp::from_millisecond(time_ms).map_or_else(|_| seconds(time_ms), |time| time.to_string())
+}
+
 /// Prints a time in seconds.
 fn seconds(time_ms: i64) -> String {
     let sign = if time_ms < 0 { "-" } else { "" };
@@ -319,6 +382,7 @@ fn seconds(time_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::response::Point;
     use varve_rules::file::{Options, parse};
 
     const TIMES: Times = Times {
@@ -336,11 +400,50 @@ mod tests {
         let text =
             "groups: [{name: g, rules: [{record: 'r:x', expr: a, labels: {b: 'q', c: ''}}]}]";
         let parsed = parse(text, &Options::default()).unwrap();
-        let rule = Rule::new(parsed.files[0].groups[0].rules[0].clone(), TIMES);
+        let rule = Rule::new(parsed.files[0].groups[0].rules[0].clone(), 0, TIMES);
         let metric = [("__name__", "a"), ("c", "z"), ("d", "e")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let expect = Labels::from_pairs([("__name__", "r:x"), ("b", "q"), ("d", "e")]).unwrap();
         assert_eq!(rule.recorded(&metric.into()).unwrap(), expect);
+    }
+
+    #[test]
+    fn evaluations_that_would_fail_in_a_server_fail() {
+        let text = "groups: [{name: g, rules: [{record: r, expr: a, labels: {b: c}}]}]";
+        let parsed = parse(text, &Options::default()).unwrap();
+        let definition = &parsed.files[0].groups[0].rules[0];
+        let stream = |b: &str, d: &str, times: &[f64]| Stream {
+            metric: [("b", b), ("d", d)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            values: times.iter().map(|&time| Point(time, 1.0)).collect(),
+            histograms: Vec::new(),
+        };
+        let error =
+            |limit: usize, streams: &[Stream]| match Rule::new(definition.clone(), limit, TIMES)
+                .recorded_series(streams)
+            {
+                Ok(series) => series.len().to_string(),
+                Err(QueryError::Evaluation(error)) => error,
+                Err(error) => format!("{error:?}"),
+            };
+        let two = [stream("x", "d", &[1.0, 2.0]), stream("x", "e", &[2.0])];
+        assert_eq!(error(2, &two), "2");
+        assert_eq!(error(1, &two), "exceeded limit of 1 series");
+        let replaced = [stream("x", "d", &[2.0]), stream("y", "d", &[1.0])];
+        assert_eq!(error(1, &replaced), "1");
+        let twice = [stream("x", "d", &[1.0]), stream("y", "d", &[1.0])];
+        assert!(error(0, &twice).contains("several series with the labels of the rule"));
+    }
+
+    #[test]
+    fn expressions_that_read_their_request_are_evaluated_one_by_one() {
+        for (expr, steps_max) in [("rate(a[5m])", STEPS_MAX), ("a @ end() - a", 1)] {
+            let text = format!("groups: [{{name: g, rules: [{{record: r, expr: {expr:?}}}]}}]");
+            let parsed = parse(&text, &Options::default()).unwrap();
+            let rule = Rule::new(parsed.files[0].groups[0].rules[0].clone(), 0, TIMES);
+            assert_eq!(rule.steps_max, steps_max, "{expr}");
+        }
     }
 
     #[test]

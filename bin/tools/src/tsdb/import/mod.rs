@@ -58,6 +58,16 @@ pub(super) struct Staged {
 }
 
 impl Staged {
+    /// Fails if something of the source is damaged.
+    pub(super) fn ensure_complete(&self) -> Result<()> {
+        ensure!(
+            self.damage.n_damaged() == 0,
+            "{}",
+            damage_lines(&self.damage).trim_end()
+        );
+        Ok(())
+    }
+
     fn print(&self) {
         eprint!("{}", damage_lines(&self.damage));
         println!(
