@@ -220,7 +220,7 @@ mod tests {
             "query_4",
             "Finished requests",
             "query_1",
-            "1 records",
+            "Damaged records: 1",
         ];
         assert!(order.map(position).is_sorted(), "{text}");
         assert!(
