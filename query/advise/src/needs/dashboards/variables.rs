@@ -136,14 +136,15 @@ fn known(spec: &Value) -> Option<Values> {
     (!values.is_empty()).then_some(Values::Known(values))
 }
 
-/// Returns the number that a text box has.
+/// Returns the number that a text box has: its current text, else its default.
 fn number(spec: &Value) -> Option<Values> {
     let places = ["/current/value", "/query", "/value"];
     let mut texts = places
         .iter()
         .filter_map(|pointer| spec.pointer(pointer)?.as_str());
-    let number = texts.find(|text| text.parse::<f64>().is_ok())?;
-    Some(Values::Number(number.to_owned()))
+    let text = texts.next()?;
+    let is_number = text.parse::<f64>().is_ok();
+    is_number.then(|| Values::Number(text.to_owned()))
 }
 
 /// Returns the values of a list variable of Perses, if its plugin lists them.
@@ -352,6 +353,9 @@ mod tests {
         let grafana =
             json!({"name": "v", "type": "textbox", "query": "1", "current": {"value": "2"}});
         assert_eq!(known(grafana), ["number 2"]);
+        let replaced =
+            json!({"name": "v", "type": "textbox", "query": "1", "current": {"value": "up"}});
+        assert_eq!(known(replaced), ["pattern .*"]);
         let perses = json!({"kind": "TextVariable", "spec": {"name": "v", "value": "1e3"}});
         assert_eq!(known(perses), ["number 1e3"]);
         assert!(variable(json!({"name": "v", "type": "adhoc"})).is_filter);
