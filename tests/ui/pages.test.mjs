@@ -173,6 +173,22 @@ describe("pages", { skip: missing() }, () => {
     }
   });
 
+  test("a list of running requests needs no sideways scrolling", async () => {
+    const request = { id: 1, class: "query", stage: "running", path: "/api/v1/query_range", query: "sum by (mode) (rate(node_cpu_seconds_total[5m]))", start: "2026-01-01T00:00:00Z", end: "2026-01-08T00:00:00Z", step: "1m0s", ageSeconds: 61.2, queuedSeconds: 0.25, client: "127.0.0.1", memoryBytes: 1.5e9, memoryPeakBytes: 1.5e9, series: 100_000, samples: 5e8, user: "grafana", userAgent: "Grafana/12.0.0", dashboard: "abcdef", panel: "12", grafanaUser: "somebody" };
+    const body = JSON.stringify({ status: "success", data: [request, { ...request, id: 2, path: "/api/v1/series", query: '{job!=""}', stage: "queued" }] });
+    for (const width of [390, 320]) {
+      const { page, close } = await openPage(browser, "about:blank", { width });
+      await page.route("**/api/v1/status/queries", (route) => route.fulfill({ contentType: "application/json", body }));
+      await page.goto(`${server.url}/running`);
+      await page.getByRole("button", { name: "Cancel request 2" }).waitFor();
+      await settle(page);
+      deepStrictEqual(await wideTables(page), []);
+      await page.getByRole("button", { name: "All columns" }).first().click();
+      await page.getByRole("columnheader", { name: "Sent by" }).waitFor();
+      await close();
+    }
+  });
+
   for (const theme of ["light", "dark"]) {
     for (const width of [1440, 390]) {
       test(`${theme}, ${width} px`, async () => {

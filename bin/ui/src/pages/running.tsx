@@ -37,12 +37,12 @@ function Queries({ queries, onCancel }: { queries: ActiveQuery[]; onCancel: (id:
     { id: "query", title: "Query", value: ({ query }) => query, cell: (query) => <QueryText query={query} />, isName: true },
     { id: "age", title: "Age", hint: "Time since the request arrived", value: ({ ageSeconds }) => ageSeconds, cell: ({ ageSeconds }) => seconds(ageSeconds), isNumber: true },
     { id: "queued", title: "Queue", hint: "From arrival until a thread starts the request", value: ({ queuedSeconds }) => queuedSeconds, cell: ({ queuedSeconds }) => seconds(queuedSeconds), isNumber: true, isMinor: true },
-    { id: "stage", title: "Stage", value: ({ stage }) => stage, cell: ({ stage, class: kind }) => <span class="tag">{kind} {stage}</span> },
+    { id: "stage", title: "Stage", value: ({ stage }) => stage, cell: ({ stage, class: kind }) => <span class="tag">{kind} {stage}</span>, isMinor: true },
     { id: "memory", title: "Memory", value: ({ memoryBytes }) => memoryBytes, cell: ({ memoryBytes }) => bytes(memoryBytes), isNumber: true, bar: true },
     { id: "peak", title: "Peak", value: ({ memoryPeakBytes }) => memoryPeakBytes, cell: ({ memoryPeakBytes }) => bytes(memoryPeakBytes), isNumber: true, isMinor: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
-    { id: "who", title: "Sent by", hint: "User, dashboard and panel of Grafana or program, address", value: who, wraps: true },
+    { id: "who", title: "Sent by", hint: "User, dashboard and panel of Grafana or program, address", value: who, isMinor: true, wraps: true },
     { id: "cancel", title: "Action", value: ({ id }) => id, cell: ({ id }) => <button type="button" class="danger" aria-label={`Cancel request ${id}`} onClick={() => onCancel(id)}>Cancel</button> },
   ];
   return (
