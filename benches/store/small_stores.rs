@@ -168,7 +168,7 @@ impl Bench {
 
 fn import(fs: &Arc<dyn Fs>, block: &Path, import_dir: &Path, number: u64) -> u64 {
     let mut damage = DamageReport::default();
-    import_block(fs, block, import_dir, number, &mut damage)
+    import_block(fs, block, import_dir, number, &[], &mut damage)
         .expect("the directory is a block")
         .n_blocks
 }

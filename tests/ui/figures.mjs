@@ -93,11 +93,13 @@ const JOB_PAGES = [
   ["nodes", "jobs?view=nodes", "main .empty, table.data tbody tr"],
 ];
 
+const SCREENS = ["light", "dark"].flatMap((theme) => [1440, 390].map((width) => ({ theme, width })));
+
 /** Returns the time from a click on a link until the frame that shows a page, and the CPU time of the page's main thread. */
-async function openLink(browser, url, path, shown) {
+async function openLink(browser, url, screen, path, shown) {
   const rounds = [];
   for (let i = 0; i < ROUNDS; i++) {
-    const { page, close } = await openPage(browser, `${url}/query`);
+    const { page, close } = await openPage(browser, `${url}/query`, screen);
     // The browser has loaded the page's code, as it does when it is idle.
     await page.waitForFunction(() => performance.getEntriesByType("resource").some(({ name, responseEnd }) => name.includes("/jobs-") && responseEnd > 0));
     await settle(page);
@@ -134,9 +136,11 @@ async function jobFigures(browser, ms) {
   const data = recorder();
   addCluster(data);
   await send(server, data);
-  for (const [name, path, shown] of JOB_PAGES) {
-    const figures = await openLink(browser, server.url, path, shown);
-    console.log(`${name}: shown ${ms(figures.shown)} after the click (at least ${ms(figures.least)}), CPU ${ms(figures.cpu)}, load ${loadavg()[0].toFixed(1)}`);
+  for (const screen of SCREENS) {
+    for (const [name, path, shown] of JOB_PAGES) {
+      const figures = await openLink(browser, server.url, screen, path, shown);
+      console.log(`${name}, ${screen.theme}, ${screen.width} px: shown ${ms(figures.shown)} after the click (at least ${ms(figures.least)}), CPU ${ms(figures.cpu)}, load ${loadavg()[0].toFixed(1)}`);
+    }
   }
   await server.stop();
 }

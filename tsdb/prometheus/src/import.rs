@@ -4,7 +4,8 @@
 //! where [`Db::import`](varve_tsdb::Db::import) adds all of them atomically. The heads are not
 //! involved.
 //!
-//! Memory: the index of the source block, and the samples of one series.
+//! Memory: the index of the source block, and the samples of one series. With external labels also
+//! the series of one metric, without their samples.
 //!
 //! Crash: an unfinished block has a temporary name and is written again.
 
@@ -19,7 +20,7 @@ use varve_env::sample_totals::SampleTotals;
 use varve_model::{SampleColumns, TimeRange};
 use varve_tsdb::{Error, ImportWriter, Result};
 
-use super::block::BlockReader;
+use super::block::{BlockReader, LabeledCursor};
 use super::histogram_limits::remove_too_large;
 use super::losses::{NOT_SUPPORTED, lose_unread};
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
@@ -34,7 +35,8 @@ pub struct Imported {
 }
 
 /// Writes the samples of a Prometheus block as blocks of the store to the directory `import_dir`,
-/// numbered from `first_number`. Skips and reports damage.
+/// numbered from `first_number`. Adds each of the external labels to the series that have no label
+/// of its name. Skips and reports damage.
 ///
 /// Of two samples with the same timestamp, [`Db::import`](varve_tsdb::Db::import) keeps the one in
 /// the block with the lower number.
@@ -47,12 +49,18 @@ pub fn import_block(
     block_dir: &Path,
     import_dir: &Path,
     first_number: u64,
+    external_labels: &[(String, String)],
     damage: &mut DamageReport,
 ) -> Result<Imported> {
     fs.create_dir(import_dir)
         .map_err(Error::io("create", import_dir))?;
     let block = BlockReader::open(&**fs, block_dir, damage)?;
     let windows = windows(&block, damage)?;
+    let source = Source {
+        block: &block,
+        dir: block_dir,
+        external_labels,
+    };
     let mut imported = Imported::default();
     for window in windows {
         let number = first_number + imported.n_blocks;
@@ -62,14 +70,7 @@ pub fn import_block(
             number,
         };
         let range = range_of(window);
-        let n_samples = import_window(
-            &target,
-            &block,
-            block_dir,
-            range,
-            &mut imported.totals,
-            damage,
-        )?;
+        let n_samples = import_window(&target, &source, range, &mut imported.totals, damage)?;
         imported.totals.n_kept += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
@@ -104,6 +105,20 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
     Ok(windows)
 }
 
+/// A Prometheus block that is read.
+struct Source<'a> {
+    block: &'a BlockReader,
+    dir: &'a Path,
+    external_labels: &'a [(String, String)],
+}
+
+impl Source<'_> {
+    /// Returns a cursor before the first series of a window.
+    fn cursor(&self, window: TimeRange, damage: &mut DamageReport) -> LabeledCursor<'_> {
+        LabeledCursor::new(self.block, window, self.external_labels, damage)
+    }
+}
+
 /// A block of the store that is written.
 struct Target<'a> {
     fs: &'a Arc<dyn Fs>,
@@ -113,8 +128,7 @@ struct Target<'a> {
 
 fn import_window(
     target: &Target<'_>,
-    block: &BlockReader,
-    block_dir: &Path,
+    source: &Source<'_>,
     window: TimeRange,
     totals: &mut SampleTotals,
     damage: &mut DamageReport,
@@ -127,33 +141,28 @@ fn import_window(
     // `windows` reported the damage of the index.
     let mut labels = BTreeSet::new();
     let mut reported = DamageReport::default();
-    let mut cursor = block.cursor();
+    let mut cursor = source.cursor(window, &mut reported);
     while let Some(series) = cursor.next(&mut reported) {
-        if series.overlaps(window) {
-            labels.extend(series.labels().iter().copied());
-        }
+        labels.extend(series.labels().iter().copied());
     }
     if labels.is_empty() {
         return Ok(0);
     }
     let mut writer = ImportWriter::create(fs, import_dir, number, window.start_ms, labels)?;
     let mut columns = SampleColumns::default();
-    let mut cursor = block.cursor();
+    let mut cursor = source.cursor(window, &mut reported);
     while let Some(series) = cursor.next(&mut reported) {
-        if series.overlaps(window) {
-            columns.clear();
-            series.read_window(window, &mut columns, totals, damage);
-            columns.retain(window);
-            let n_samples = columns.len();
-            remove_too_large(
-                &mut columns,
-                || format!("{:?}", series.labels()),
-                block_dir,
-                damage,
-            );
-            totals.lose(NOT_SUPPORTED, (n_samples - columns.len()) as u64);
-            writer.add(series.labels(), &columns)?;
-        }
+        columns.clear();
+        series.read_window(window, &mut columns, totals, damage);
+        let n_samples = columns.len();
+        remove_too_large(
+            &mut columns,
+            || format!("{:?}", series.labels()),
+            source.dir,
+            damage,
+        );
+        totals.lose(NOT_SUPPORTED, (n_samples - columns.len()) as u64);
+        writer.add(series.labels(), &columns)?;
     }
     writer.finish()
 }
@@ -197,7 +206,7 @@ mod tests {
         fs.remove(&chunks).unwrap();
         fs.create(&chunks).unwrap().append(&bytes).unwrap();
         let mut damage = DamageReport::default();
-        let imported = import_block(&fs, &block, Path::new("import"), 1, &mut damage).unwrap();
+        let imported = import_block(&fs, &block, Path::new("import"), 1, &[], &mut damage).unwrap();
         assert_eq!((imported.n_blocks, imported.totals.n_kept), (3, 6));
         // The samples of the damaged chunk are lost, and the numbers add up.
         assert_eq!(
@@ -261,7 +270,7 @@ mod tests {
             let mut damage = DamageReport::default();
             let block_dir = dir.path().join(block.ulid.to_string());
             let imported =
-                import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+                import_block(&fs(), &block_dir, &data.join("import"), 1, &[], &mut damage).unwrap();
             assert_eq!(
                 (imported.totals.n_kept, damage.n_damaged()),
                 (n_imported, 2 - n_imported),
@@ -312,7 +321,7 @@ mod tests {
         let mut damage = DamageReport::default();
         let block_dir = dir.path().join(block.ulid.to_string());
         let imported =
-            import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+            import_block(&fs(), &block_dir, &data.join("import"), 1, &[], &mut damage).unwrap();
         assert_eq!(
             (imported.totals.n_kept, damage.n_damaged()),
             (3, 3),

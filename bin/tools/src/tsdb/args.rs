@@ -10,7 +10,7 @@ use varve_client::Url;
 use varve_ingest::text::NanMeaning;
 use varve_system::quantity::parse_duration;
 
-use crate::label::parse_label;
+use crate::label::{parse_external_label, parse_label};
 use crate::output::OutputArgs;
 use crate::server_args::{AccessArgs, DEFAULT, ViewArgs};
 use crate::time::{parse_time_ms, parse_timestamp};
@@ -179,6 +179,11 @@ pub struct ImportArgs {
     /// Only blocks of the bucket with this external label; may be repeated
     #[arg(long = "block-label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(super) block_labels: Vec<(String, String)>,
+
+    /// External label that remote write adds to the series that have no label of that name;
+    /// repeatable
+    #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_external_label)]
+    pub(super) external_labels: Vec<(String, String)>,
 }
 
 /// Arguments of `varve tsdb export`.

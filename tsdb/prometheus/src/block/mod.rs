@@ -13,6 +13,7 @@ pub(super) mod buffered_file;
 mod chunks;
 mod group;
 mod index;
+mod labeled;
 mod merged;
 mod meta;
 mod reader;
@@ -25,6 +26,7 @@ mod writer;
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
 pub(crate) use group::SeriesGroup;
 pub(crate) use index::{IndexEntries, PostingsWriter};
+pub(crate) use labeled::LabeledCursor;
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{
     BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta, have_overlaps,

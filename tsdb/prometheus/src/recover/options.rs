@@ -14,7 +14,8 @@ pub struct RecoverOptions {
     pub concurrency: usize,
     /// Whether chunks keep start timestamps.
     pub start_timestamps: StartTimestamps,
-    /// External labels for the Thanos section of `meta.json`.
+    /// External labels. Blocks of Prometheus have them in the Thanos section of `meta.json`. In
+    /// blocks of the store, each series has those for which it has no label of that name.
     pub external_labels: Vec<(String, String)>,
 }
 

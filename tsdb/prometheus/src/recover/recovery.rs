@@ -22,6 +22,16 @@ pub(crate) struct Recovery<'a> {
     pub(super) progress: &'a (dyn Fn(Progress) + Sync),
 }
 
+impl Recovery<'_> {
+    /// Returns the external labels that series get. Blocks of Prometheus have them in `meta.json`.
+    pub(super) fn labels_of_series(&self) -> &[(String, String)] {
+        match self.target {
+            Target::Prometheus => &[],
+            Target::Store { .. } => &self.options.external_labels,
+        }
+    }
+}
+
 /// The blocks that a recovery writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {

@@ -35,6 +35,7 @@ pub(super) fn build_block(
         source,
         &staging.blocks_dir(),
         staging.built().n_blocks + 1,
+        staging.external_labels(),
         damage,
     ) {
         Ok(Imported { n_blocks, totals }) => {
@@ -91,7 +92,7 @@ mod tests {
         let block = source.path().join("01ARZ3NDEKTSV4RRFFQ69G5FAV");
         std::fs::create_dir(&block).unwrap();
         std::fs::write(block.join("meta.json"), "{}").unwrap();
-        let mut staging = Staging::open(&source.path().join("data")).unwrap();
+        let mut staging = Staging::open(&source.path().join("data"), &[]).unwrap();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
         let mut damage = DamageReport::default();
         let blocks_dir = staging.blocks_dir();

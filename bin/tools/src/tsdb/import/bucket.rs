@@ -9,6 +9,7 @@ use varve_objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, Objst
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX};
 use varve_system::machine::files::remove_dir;
 
+use super::super::args::ImportArgs;
 use super::block::build_block;
 use super::staging::Staging;
 use crate::progress::{Progress, Unit};
@@ -16,15 +17,14 @@ use crate::progress::{Progress, Unit};
 /// The file with the description of a block.
 const META: &str = "meta.json";
 
-/// Builds blocks of the store from the blocks of a bucket that have all `labels` as external
-/// labels. Skips blocks that are downsampled, marked for deletion, or without a description.
+/// Builds blocks of the store from the blocks of a bucket that have all `--block-label`. Skips blocks that are downsampled, marked for deletion, or without a description.
 ///
 /// # Errors
 /// Errors of the bucket and of the data directory.
 pub(super) fn build(
     fs: &Arc<dyn Fs>,
     bucket: &BucketConfig,
-    labels: &[(String, String)],
+    args: &ImportArgs,
     staging: &mut Staging,
     damage: &mut DamageReport,
 ) -> Result<()> {
@@ -37,7 +37,9 @@ pub(super) fn build(
     for (done, (ulid, files)) in (0..).zip(&blocks) {
         progress.show(done, n_blocks, "");
         let name = ulid.to_string();
-        if read_meta(&mut store, &name, files)?.is_none_or(|meta| !is_wanted(&meta, labels)) {
+        if read_meta(&mut store, &name, files)?
+            .is_none_or(|meta| !is_wanted(&meta, &args.block_labels))
+        {
             n_skipped += 1;
             continue;
         }

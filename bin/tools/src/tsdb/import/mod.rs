@@ -15,7 +15,7 @@ use varve_env::{Fs, RealFs};
 use varve_model::TimeRange;
 use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
-use varve_prometheus::recover::{ExemplarsAndMetadata, import_head};
+use varve_prometheus::recover::{ExemplarsAndMetadata, RecoverOptions, import_head};
 use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
@@ -106,12 +106,16 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
         args.block_labels.is_empty() || bucket.is_some(),
         "--block-label needs a bucket, not a data directory"
     );
+    for (idx, (name, _)) in args.external_labels.iter().enumerate() {
+        let is_repeated = args.external_labels[..idx].iter().any(|it| it.0 == *name);
+        ensure!(!is_repeated, "--external-label has {name:?} twice");
+    }
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let mut staging = Staging::open(&args.path)?;
+    let mut staging = Staging::open(&args.path, &args.external_labels)?;
     let mut damage = DamageReport::default();
     let exemplars_and_metadata = match &bucket {
         Some(bucket) => {
-            bucket::build(&fs, bucket, &args.block_labels, &mut staging, &mut damage)?;
+            bucket::build(&fs, bucket, args, &mut staging, &mut damage)?;
             None
         }
         None => Some(build(&fs, args, &mut staging, &mut damage)?),
@@ -141,7 +145,10 @@ fn build(
     // Prometheus may cut a block from its head meanwhile. So the head is read before the blocks are
     // listed: a sample is in the blocks of both then, not of none.
     let head = with_progress(|progress| {
-        let options = default_options(4);
+        let options = RecoverOptions {
+            external_labels: args.external_labels.clone(),
+            ..default_options(4)
+        };
         let exemplars_max = store_options().exemplars_max;
         import_head(
             fs,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Blocks of the store are numbered in that order, and those of the head come last. So the result of an earlier run is valid up to
-//! the first Prometheus block that differs from its line: in its name, or in its description, which
-//! a compaction changes.
+//! the first Prometheus block that differs from its line: in its name, in its description, which
+//! a compaction changes, or in the external labels that its series got.
 //!
 //! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename
 //! hands all blocks over, after the lines have been removed, so no block is handed over twice.
@@ -61,6 +61,7 @@ struct Finished {
     program: String,
     block: String,
     meta: String,
+    external_labels: Vec<(String, String)>,
     built: Built,
 }
 
@@ -68,6 +69,8 @@ struct Finished {
 #[derive(Debug)]
 pub(super) struct Staging {
     dir: PathBuf,
+    /// The external labels that series get.
+    external_labels: Vec<(String, String)>,
     _lock: Box<dyn Lock>,
     /// Remaining lines of an earlier run, the next one last.
     earlier: Vec<Finished>,
@@ -82,10 +85,11 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Opens the staging area of a data directory, with the result of an interrupted import if any.
+    /// The series of the import get the external labels.
     ///
     /// # Errors
     /// If another import is running, or for I/O errors.
-    pub(super) fn open(data_dir: &Path) -> Result<Self> {
+    pub(super) fn open(data_dir: &Path, external_labels: &[(String, String)]) -> Result<Self> {
         let dir = data_dir.join(NAME);
         let blocks_dir = dir.join("blocks");
         fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
@@ -124,6 +128,7 @@ impl Staging {
         earlier.reverse();
         Ok(Self {
             dir,
+            external_labels: external_labels.to_vec(),
             _lock: lock,
             earlier,
             lines,
@@ -147,6 +152,11 @@ impl Staging {
     /// Returns the directory for blocks of the store.
     pub(super) fn blocks_dir(&self) -> PathBuf {
         self.dir.join("blocks")
+    }
+
+    /// Returns the external labels that series get.
+    pub(super) fn external_labels(&self) -> &[(String, String)] {
+        &self.external_labels
     }
 
     /// Returns what has been built so far.
@@ -187,7 +197,7 @@ impl Staging {
     /// I/O errors.
     pub(super) fn has_finished(&mut self, block_dir: &Path) -> Result<bool> {
         if let Some(finished) = self.earlier.pop()
-            && Finished::of(block_dir, finished.built)? == finished
+            && self.finished(block_dir, finished.built)? == finished
         {
             self.lines_size += finished.line()?.len() as u64;
             self.add(finished.built);
@@ -203,7 +213,7 @@ impl Staging {
     /// # Errors
     /// I/O errors.
     pub(super) fn finish(&mut self, block_dir: &Path, built: Built) -> Result<()> {
-        let line = Finished::of(block_dir, built)?.line()?;
+        let line = self.finished(block_dir, built)?.line()?;
         let written = self
             .lines
             .write_all(line.as_bytes())
@@ -212,6 +222,21 @@ impl Staging {
         self.lines_size += line.len() as u64;
         self.add(built);
         Ok(())
+    }
+
+    fn finished(&self, block_dir: &Path, built: Built) -> Result<Finished> {
+        let meta = block_dir.join("meta.json");
+        Ok(Finished {
+            program: varve_system::version::NUMBER.to_owned(),
+            block: block_dir
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            meta: fs::read_to_string(&meta).with_context(|| format!("read {meta:?}"))?,
+            external_labels: self.external_labels.clone(),
+            built,
+        })
     }
 
     /// Adds a result that the next run builds again: that of a damaged Prometheus block, whose
@@ -288,20 +313,6 @@ impl Staging {
 }
 
 impl Finished {
-    fn of(block_dir: &Path, built: Built) -> Result<Self> {
-        let meta = block_dir.join("meta.json");
-        Ok(Self {
-            program: varve_system::version::NUMBER.to_owned(),
-            block: block_dir
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            meta: fs::read_to_string(&meta).with_context(|| format!("read {meta:?}"))?,
-            built,
-        })
-    }
-
     fn line(&self) -> Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -367,7 +378,7 @@ mod tests {
 
     /// An import that was interrupted in the third block.
     fn interrupted(data: &Path, sources: &[PathBuf]) {
-        let mut staging = Staging::open(data).unwrap();
+        let mut staging = Staging::open(data, &[]).unwrap();
         assert!(!staging.has_finished(&sources[0]).unwrap());
         (1..=2).for_each(|number| put_block(&staging, number));
         staging.finish(&sources[0], TWO).unwrap();
@@ -380,12 +391,24 @@ mod tests {
     }
 
     #[test]
+    fn blocks_with_other_external_labels_are_built_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let sources = sources(dir.path(), &["a", "b", "c"]);
+        interrupted(&data, &sources);
+        let labels = [("cluster".to_owned(), "eu-1".to_owned())];
+        let mut staging = Staging::open(&data, &labels).unwrap();
+        assert!(!staging.has_finished(&sources[0]).unwrap());
+        assert_eq!(staging.built(), Built::default());
+    }
+
+    #[test]
     fn finished_blocks_are_not_built_again() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let sources = sources(dir.path(), &["a", "b", "c"]);
         interrupted(&data, &sources);
-        let mut staging = Staging::open(&data).unwrap();
+        let mut staging = Staging::open(&data, &[]).unwrap();
         assert!(
             staging.has_finished(&sources[0]).unwrap()
                 && staging.has_finished(&sources[1]).unwrap()
@@ -431,7 +454,7 @@ mod tests {
         };
         // The first run ends before it hands over.
         for contents in ["first", "second"] {
-            let mut staging = Staging::open(&data).unwrap();
+            let mut staging = Staging::open(&data, &[]).unwrap();
             let is_first = contents == "first";
             assert_eq!(staging.has_finished(&sources[0]).unwrap(), !is_first);
             if is_first {
@@ -453,7 +476,7 @@ mod tests {
     #[test]
     fn blocks_that_are_handed_over_survive_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let mut staging = Staging::open(dir.path()).unwrap();
+        let mut staging = Staging::open(dir.path(), &[]).unwrap();
         let memory = MemFs::new();
         let block = staging.blocks_dir().join("00000001.block");
         create_dir_durably(&memory, &staging.blocks_dir()).unwrap();
@@ -477,17 +500,17 @@ mod tests {
         let sources = sources(dir.path(), &["a", "b", "c"]);
         interrupted(&data, &sources);
         fs::write(sources[1].join("meta.json"), "after a deletion").unwrap();
-        let mut staging = Staging::open(&data).unwrap();
+        let mut staging = Staging::open(&data, &[]).unwrap();
         assert!(
             staging.has_finished(&sources[0]).unwrap()
                 && !staging.has_finished(&sources[1]).unwrap()
         );
         assert_eq!(numbers(&RealFs, &staging.blocks_dir()).unwrap().len(), 2);
         drop(staging);
-        let staging = Staging::open(&data).unwrap();
+        let staging = Staging::open(&data, &[]).unwrap();
         assert_eq!(staging.earlier.len(), 1, "lines that do not count are gone");
         assert!(
-            Staging::open(&data)
+            Staging::open(&data, &[])
                 .unwrap_err()
                 .to_string()
                 .contains("is running")
@@ -505,17 +528,17 @@ mod tests {
         let lines = fs::read_to_string(&path).unwrap();
         fs::write(&path, &lines[..lines.len() - 3]).unwrap();
         assert_eq!(
-            Staging::open(&data).unwrap().earlier.len(),
+            Staging::open(&data, &[]).unwrap().earlier.len(),
             1,
             "one was cut"
         );
         fs::write(&path, [lines.as_bytes(), b"\xff\n"].concat()).unwrap();
         assert_eq!(
-            Staging::open(&data).unwrap().earlier.len(),
+            Staging::open(&data, &[]).unwrap().earlier.len(),
             2,
             "one is damaged"
         );
         fs::remove_file(block).unwrap();
-        assert!(Staging::open(&data).unwrap().earlier.is_empty());
+        assert!(Staging::open(&data, &[]).unwrap().earlier.is_empty());
     }
 }

@@ -123,6 +123,7 @@ impl<'a> Replay<'a> {
         report: &mut Report,
     ) -> Result<T> {
         let Self {
+            recovery,
             input,
             resolver,
             shards,
@@ -131,7 +132,8 @@ impl<'a> Replay<'a> {
             spare,
             ..
         } = self;
-        let definitions = resolver.decode_definitions(records);
+        let external_labels = recovery.labels_of_series();
+        let definitions = resolver.decode_definitions(records, external_labels);
         let ((), ((), next)) = rayon::join(
             || resolver.resolve(records, definitions, input, spare),
             || rayon::join(|| resolved.apply(shards, *layout, input.head()), next),

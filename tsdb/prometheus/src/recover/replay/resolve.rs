@@ -77,14 +77,16 @@ impl Resolver {
         }
     }
 
-    /// Decodes the series definitions of all records, and looks up known labels, on all threads.
+    /// Decodes the series definitions of all records, adds external labels, and looks up known
+    /// labels, on all threads.
     pub(crate) fn decode_definitions<'a>(
         &self,
         records: &'a [Record],
+        external_labels: &'a [(String, String)],
     ) -> Vec<Option<Definitions<'a>>> {
         records
             .par_iter()
-            .map(|record| self.decode_record(record))
+            .map(|record| self.decode_record(record, external_labels))
             .collect()
     }
 
@@ -131,8 +133,13 @@ impl Resolver {
         }
     }
 
-    fn decode_record<'a>(&self, record: &'a Record) -> Option<Definitions<'a>> {
-        (record.record_type == Some(RecordType::Series)).then(|| self.table.read(&record.bytes))
+    fn decode_record<'a>(
+        &self,
+        record: &'a Record,
+        external_labels: &'a [(String, String)],
+    ) -> Option<Definitions<'a>> {
+        (record.record_type == Some(RecordType::Series))
+            .then(|| self.table.read(&record.bytes, external_labels))
     }
 
     fn define(

@@ -144,12 +144,21 @@ impl SeriesTable {
             .map(|(_, value)| value)
     }
 
-    /// Decodes the series definitions of a record, and looks up known labels.
-    pub(crate) fn read<'a>(&self, record: &'a [u8]) -> Definitions<'a> {
+    /// Decodes the series definitions of a record, adds each of the external labels to the series
+    /// that have no label of its name, and looks up known labels.
+    pub(crate) fn read<'a>(
+        &self,
+        record: &'a [u8],
+        external_labels: &'a [(String, String)],
+    ) -> Definitions<'a> {
         let mut definitions = Definitions::default();
         let mut before = Previous::default();
-        let decoded = for_each_definition(record, |series_ref, labels| {
-            definitions.push(&self.pairs, series_ref, labels, &mut before);
+        let mut labels = Vec::new();
+        let decoded = for_each_definition(record, |series_ref, defined| {
+            labels.clear();
+            labels.extend_from_slice(defined);
+            labels.extend(missing(defined, external_labels));
+            definitions.push(&self.pairs, series_ref, &labels, &mut before);
         });
         definitions.bad = decoded.err();
         definitions
@@ -234,6 +243,25 @@ impl SeriesTable {
     }
 }
 
+/// Returns the external labels whose name no label has. A label without a value is no label.
+fn missing<'a>(
+    labels: &[DefinedLabel<'a>],
+    external_labels: &'a [(String, String)],
+) -> impl Iterator<Item = DefinedLabel<'a>> {
+    external_labels
+        .iter()
+        .filter(|(name, _)| {
+            !labels
+                .iter()
+                .any(|label| label.name == name && !label.value.is_empty())
+        })
+        .map(|(name, value)| DefinedLabel {
+            name,
+            value,
+            is_same: false,
+        })
+}
+
 /// Label pairs are numbered consecutively. One multiplication each mixes them well enough.
 fn hash(ids: &[PairId]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -251,7 +279,7 @@ pub(crate) mod tests {
     /// Defines the series of a record.
     fn define_all(table: &mut SeriesTable, record: &[u8]) -> Vec<Resolved> {
         let mut given = Vec::new();
-        let definitions = table.read(record);
+        let definitions = table.read(record, &[]);
         assert_eq!(definitions.bad, None);
         table.define(definitions, |it| given.push(it));
         given

@@ -433,6 +433,7 @@ fn damage_to_a_block_costs_the_damaged_chunks_and_is_reported() {
             copy.path(),
             import.path(),
             1,
+            &[],
             &mut DamageReport::default(),
         )
         .unwrap();

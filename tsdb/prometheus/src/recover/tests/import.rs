@@ -2,6 +2,7 @@
 
 use varve_codec::varint::put_u64;
 use varve_env::damage::DamageKind;
+use varve_model::Labels;
 use varve_model::histogram::HISTOGRAM_BUCKETS_MAX;
 use varve_model::staleness::STALE_NAN_BITS;
 
@@ -44,7 +45,10 @@ fn stored(data_dir: &Path) -> BTreeMap<String, Vec<Sample>> {
 }
 
 /// Imports through blocks of Prometheus.
-fn import_by_blocks(source: &Path) -> (BTreeMap<String, Vec<Sample>>, Report) {
+fn import_by_blocks(
+    source: &Path,
+    external_labels: &[(String, String)],
+) -> (BTreeMap<String, Vec<Sample>>, Report) {
     let options = RecoverOptions {
         start_timestamps: StartTimestamps::Keep,
         ..RecoverOptions::default()
@@ -55,7 +59,8 @@ fn import_by_blocks(source: &Path) -> (BTreeMap<String, Vec<Sample>>, Report) {
     let mut number = 1;
     for block in BlockReader::list(&RealFs, out.path()).unwrap() {
         let import_dir = data.path().join("import");
-        let imported = import_block(&fs(), &block, &import_dir, number, &mut report.damage);
+        let damage = &mut report.damage;
+        let imported = import_block(&fs(), &block, &import_dir, number, external_labels, damage);
         number += imported.unwrap().n_blocks;
     }
     (stored(data.path()), report)
@@ -82,7 +87,7 @@ fn import_directly(
 /// Compares both ways, with and without spilled chunks. Returns the samples and the result of the
 /// direct one.
 fn check(source: &Path) -> (BTreeMap<String, Vec<Sample>>, ImportedHead) {
-    let (expected, by_blocks) = import_by_blocks(source);
+    let (expected, by_blocks) = import_by_blocks(source, &[]);
     let mut last = None;
     for (memory_bytes, concurrency) in [(1 << 30, 1), (1, 3)] {
         let options = RecoverOptions {
@@ -305,4 +310,50 @@ fn histograms_with_too_many_buckets_are_reported() {
     assert_eq!(damage.kind, DamageKind::Unsupported);
     assert!(damage.reason.contains("buckets"), "{}", damage.reason);
     assert_eq!(damage.path, source.path());
+}
+
+/// Returns the timestamps of each series.
+fn times_of(stored: BTreeMap<String, Vec<Sample>>) -> BTreeMap<String, Vec<i64>> {
+    stored
+        .into_iter()
+        .map(|(labels, samples)| (labels, samples.iter().map(|sample| sample.0).collect()))
+        .collect()
+}
+
+/// Each external label is added to the series that have no label of its name. Then series sort in
+/// another order, and some become one.
+#[test]
+fn series_get_external_labels() {
+    let external = [("b", "1"), ("p", "1")];
+    let mut series: Vec<Vec<(&str, &str)>> = vec![vec![]];
+    for name in ["a", "b", "k", "p", "z"] {
+        for labels in series.clone() {
+            for value in ["0", "1", "2"] {
+                series.push([&labels[..], &[(name, value)]].concat());
+            }
+        }
+    }
+    series.remove(0);
+    let mut expected: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    let mut records = vec![series_record((1..).zip(series.iter().cloned()))];
+    for (number, labels) in (1..).zip(&series) {
+        records.push(floats(number, [(number, 0, 1.0)].into_iter()));
+        let all: BTreeMap<_, _> = external.iter().chain(labels).copied().collect();
+        let labels = Labels::from_pairs(all).unwrap();
+        expected
+            .entry(format!("{labels:?}"))
+            .or_default()
+            .push(number);
+    }
+    assert_eq!((series.len(), expected.len()), (1023, 576));
+    let source = wal_of(&segment(&records).0);
+    let external = external.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (by_blocks, _) = import_by_blocks(source.path(), &external);
+    assert_eq!(times_of(by_blocks), expected);
+    let options = RecoverOptions {
+        external_labels: external.to_vec(),
+        ..RecoverOptions::default()
+    };
+    let (directly, _) = import_directly(source.path(), &options);
+    assert_eq!(times_of(directly), expected);
 }

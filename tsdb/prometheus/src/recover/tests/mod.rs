@@ -495,7 +495,7 @@ fn check_import_and_export(recorded: &Path) {
     blocks.extend(BlockReader::list(&RealFs, out.path()).unwrap());
     let (mut number, mut damage) = (1, DamageReport::default());
     for block in &blocks {
-        number += import_block(&fs(), block, &import_dir, number, &mut damage)
+        number += import_block(&fs(), block, &import_dir, number, &[], &mut damage)
             .unwrap()
             .n_blocks;
     }
