@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use varve_env::{Fs as _, RealFs};
 use varve_objstore::ObjectStore;
 use varve_system::machine::files::remove_dir;
@@ -95,12 +96,45 @@ fn restore_to(dir: &Path, manifest: &Manifest, store: &mut ObjectStore) -> Resul
     Ok(())
 }
 
-/// Fails unless a directory does not exist or is empty.
+/// Fails unless a directory does not exist, or is empty and no mount point.
 fn check_empty(dir: &Path) -> Result<()> {
     match fs::read_dir(dir) {
-        Ok(mut entries) => ensure!(entries.next().is_none(), "{dir:?} is not empty"),
+        Ok(_) if is_mount_point(dir)? => bail!(
+            "{dir:?} is a mount point, which a restored directory cannot replace; restore to a directory below it"
+        ),
+        Ok(mut entries) => ensure!(
+            entries.next().is_none(),
+            "{dir:?} is not empty; restore to a new directory"
+        ),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("list {dir:?}")),
     }
     Ok(())
+}
+
+/// Returns `true` if a directory is on another file system than its parent.
+fn is_mount_point(dir: &Path) -> Result<bool> {
+    let mut devices = BTreeSet::new();
+    for path in [dir, &dir.join("..")] {
+        let metadata = fs::metadata(path);
+        devices.insert(metadata.with_context(|| format!("look at {path:?}"))?.dev());
+    }
+    Ok(devices.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_restored_to_no_mount_point() {
+        let error = check_empty(Path::new("/proc")).unwrap_err().to_string();
+        assert!(error.contains("is a mount point"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        check_empty(dir.path()).unwrap();
+        check_empty(&dir.path().join("new")).unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = check_empty(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("is not empty"), "{error}");
+    }
 }
