@@ -152,7 +152,11 @@ fn from_prometheus_and_back() {
     let work = tempfile::tempdir().unwrap();
     let server = Server::start(&["--web.enable-admin-api"]);
     let prometheus = Prometheus::start("", &[]);
-    let scrapes = scrape_config("prometheus", prometheus.http().address());
+    let scrapes = scrape_config("prometheus", prometheus.http().address()).replacen(
+        "global: {",
+        "global: {external_labels: {prometheus: monitoring/k8s}, ",
+        1,
+    );
     prometheus.reload(&scrapes);
     wait_until("history", || {
         value(prometheus.http(), "count_over_time(up[1m])") >= 3.0

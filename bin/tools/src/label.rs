@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use varve_model::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 /// Parses a label, `name=value` or `name="value"`.
 ///

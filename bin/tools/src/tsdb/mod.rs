@@ -81,6 +81,7 @@ pub(crate) fn stage_blocks(blocks: &Path, path: &Path) -> Result<()> {
         source: blocks.to_owned(),
         path: path.to_owned(),
         block_labels: Vec::new(),
+        external_labels: Vec::new(),
     })?
     .ensure_complete()
 }
