@@ -468,6 +468,30 @@ fn the_readme_of_the_chart_lists_all_values() {
     assert_eq!(values["config"], config);
 }
 
+/// A volume of 100 GiB was rendered with a retention of 500 GiB.
+#[test]
+fn the_chart_refuses_a_volume_that_cannot_hold_what_is_retained() {
+    if missing(&["helm"]) {
+        return;
+    }
+    for values in [
+        "{retention: {size: 500GiB}}",
+        "{retention: {size: 100GiB}}",
+        "{persistence: {size: 90G}}",
+        "{config: {storage: {tsdb: {retention: {size: 2TiB}}}}}",
+    ] {
+        let error = render_chart(values).expect_err(values);
+        assert!(error.contains("does not fit a volume of"), "{error}");
+    }
+    for values in [
+        "{retention: {size: 500GiB}, persistence: {size: 575Gi}}",
+        "{persistence: {size: 1T}}",
+        "{retention: {size: 0B}, persistence: {size: 1Gi}}",
+    ] {
+        render_chart(values).unwrap_or_else(|error| panic!("{values}: {error}"));
+    }
+}
+
 #[test]
 fn the_schema_of_the_chart_rejects_unknown_values_and_wrong_types() {
     if missing(&["helm"]) {
