@@ -89,7 +89,7 @@ impl Cluster {
         // The borrow of the faults ends before the series change.
         let faults = std::mem::take(&mut self.faults);
         let active = Active::at(&faults, round, self.nodes.len(), self.schedule.jobs.len());
-        let result = self.measure(round, &active);
+        let result = self.write_round(round, &active);
         self.faults = faults;
         result?;
         self.series.finish()
@@ -231,10 +231,10 @@ impl Cluster {
         })
     }
 
-    fn measure(&mut self, round: i64, active: &Active) -> Result<()> {
+    fn write_round(&mut self, round: i64, active: &Active) -> Result<()> {
         let states = self.job_states(round, active);
         for node_idx in 0..self.nodes.len() {
-            self.measure_node(node_idx, round, active, &states)?;
+            self.write_node(node_idx, round, active, &states)?;
         }
         for running in &self.pods {
             let pod = &self.schedule.pods[running.pod_idx];
@@ -326,7 +326,7 @@ impl Cluster {
         }
     }
 
-    fn measure_node(
+    fn write_node(
         &mut self,
         node_idx: usize,
         round: i64,
@@ -370,11 +370,11 @@ impl Cluster {
         let signals = rank.node(node_phase);
         self.series
             .write_node(&self.nodes[node_idx].series, signals, self.interval_ms);
-        self.measure_new_node(node_idx, active)
+        self.write_new_node(node_idx, active)
     }
 
     /// Writes when a node was created, and the taint that it has until its pre-flight test passed.
-    fn measure_new_node(&mut self, node_idx: usize, active: &Active) -> Result<()> {
+    fn write_new_node(&mut self, node_idx: usize, active: &Active) -> Result<()> {
         let new = active.by_node[node_idx]
             .filter(|fault| matches!(fault.kind, Kind::PreflightFailed | Kind::PreflightPassed));
         let node = &mut self.nodes[node_idx];

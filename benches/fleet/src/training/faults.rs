@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
-use super::random::Random;
+use super::random::{Random, Stream};
 use super::schedule::{GPUS, LEAF, Pod, Purpose, Schedule};
 
 /// Rounds of undisturbed training before a fault and after it.
@@ -30,7 +30,7 @@ const FAULTS: [Kind; 22] = [
     Kind::NvlinkErrors,
     Kind::InfinibandSlow,
     Kind::InfinibandFlapping,
-    Kind::PfcStorm,
+    Kind::InfinibandCongestion,
     Kind::RocePause,
     Kind::SlowDisk,
     Kind::FullDisk,
@@ -94,7 +94,7 @@ pub(super) fn draw(schedule: &Schedule, options: FaultOptions) -> Vec<Fault> {
     let mut drawing = Drawing {
         schedule,
         options,
-        random: Random::new(options.seed, 3),
+        random: Random::new(options.seed, Stream::Faults),
         faults: scheduled(schedule, options),
     };
     for _ in 0..options.n_per_kind {

@@ -24,8 +24,8 @@ pub(super) enum Kind {
     InfinibandSlow,
     /// An InfiniBand port loses its link again and again.
     InfinibandFlapping,
-    /// A switch holds back its InfiniBand ports.
-    PfcStorm,
+    /// The InfiniBand ports below a switch wait for credits: its links upwards are congested.
+    InfinibandCongestion,
     /// A switch of the storage network (RoCE) pauses its ports by PFC.
     RocePause,
     /// The disk of a node is slow; its ranks wait for data.
@@ -101,7 +101,7 @@ impl Kind {
 
     /// Returns `true` if it concerns the nodes of a job below one switch.
     pub(super) fn concerns_a_leaf(self) -> bool {
-        matches!(self, Self::PfcStorm | Self::RocePause)
+        matches!(self, Self::InfinibandCongestion | Self::RocePause)
     }
 
     /// Returns `true` if it concerns a whole job.

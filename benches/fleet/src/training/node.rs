@@ -123,7 +123,7 @@ impl SeriesSet {
                 NodeSeries::NotReady => self.set(id, number(!signals.is_ready)),
                 NodeSeries::Labels => self.set(id, 1.0),
                 NodeSeries::Gpus => self.set(id, GPUS as f64),
-                // They change only when a node is new: `Cluster::measure_node` sets them.
+                // They change only when a node is new: `Cluster::write_new_node` sets them.
                 NodeSeries::Created | NodeSeries::PreflightTaint => {}
                 NodeSeries::DiskAvailable => self.set(id, signals.disk_available.round()),
                 NodeSeries::DiskSize => self.set(id, DISK_BYTES),

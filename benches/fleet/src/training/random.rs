@@ -10,10 +10,22 @@ pub(super) struct Random {
     n_drawn: u64,
 }
 
+/// What a sequence is for. Each has its own, so that more numbers for one do not change the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stream {
+    Jobs = 1,
+    HalfScheduled = 2,
+    Faults = 3,
+    ImagePulls = 4,
+    Unscheduled = 5,
+    PreflightFailures = 6,
+    Preflights = 7,
+}
+
 impl Random {
-    pub(super) fn new(seed: u64, purpose: u64) -> Self {
+    pub(super) fn new(seed: u64, stream: Stream) -> Self {
         Self {
-            seed: mix2(seed, purpose),
+            seed: mix2(seed, stream as u64),
             n_drawn: 0,
         }
     }
@@ -71,7 +83,7 @@ mod tests {
 
     #[test]
     fn draws_stay_within_their_bounds() {
-        let mut random = Random::new(1, 2);
+        let mut random = Random::new(1, Stream::HalfScheduled);
         for _ in 0..1_000 {
             assert!((3..=5).contains(&random.rounds(3, 5)));
             assert!(random.index(7) < 7);

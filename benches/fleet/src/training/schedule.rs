@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::random::Random;
+use super::random::{Random, Stream};
 
 /// GPUs and InfiniBand ports of a node.
 pub(super) const GPUS: usize = 8;
@@ -150,7 +150,7 @@ impl Schedule {
     pub(super) fn draw(options: ScheduleOptions) -> Self {
         let mut drawing = Drawing {
             options,
-            random: Random::new(options.seed, 1),
+            random: Random::new(options.seed, Stream::Jobs),
             free: (0..options.n_nodes).collect(),
             released: Vec::new(),
             running: Vec::new(),
@@ -185,26 +185,26 @@ impl Due {
     fn draw(options: ScheduleOptions) -> Self {
         let n = options.n_per_kind;
         Self {
-            half_scheduled: due_rounds(options, 2, n, 60),
-            image_pulls: due_rounds(options, 4, n, 60),
-            unscheduled: due_rounds(options, 5, n, 60),
-            preflight_failures: due_rounds(options, 6, n, 80),
-            preflights: due_rounds(options, 7, options.n_decoys, 60),
+            half_scheduled: due_rounds(options, Stream::HalfScheduled, n, 60),
+            image_pulls: due_rounds(options, Stream::ImagePulls, n, 60),
+            unscheduled: due_rounds(options, Stream::Unscheduled, n, 60),
+            preflight_failures: due_rounds(options, Stream::PreflightFailures, n, 80),
+            preflights: due_rounds(options, Stream::Preflights, options.n_decoys, 60),
         }
     }
 }
 
 /// Draws `n` rounds. The last one is `length` rounds before the end.
-fn due_rounds(options: ScheduleOptions, purpose: u64, n: usize, length: i64) -> Vec<i64> {
-    let mut random = Random::new(options.seed, purpose);
+fn due_rounds(options: ScheduleOptions, stream: Stream, n: usize, length: i64) -> Vec<i64> {
+    let mut random = Random::new(options.seed, stream);
     let last = (options.n_rounds - length).max(41);
     let mut rounds: Vec<i64> = (0..n).map(|_| random.rounds(40, last)).collect();
     rounds.sort_unstable_by(|a, b| b.cmp(a));
     rounds
 }
 
-/// Returns `true` once for each due round that has come.
-pub(super) fn is_due(rounds: &mut Vec<i64>, round: i64) -> bool {
+/// Removes the next due round and returns `true`, if it has come.
+pub(super) fn take_due(rounds: &mut Vec<i64>, round: i64) -> bool {
     let is_due = rounds.last().is_some_and(|due| *due <= round);
     if is_due {
         rounds.pop();
@@ -243,21 +243,21 @@ impl Drawing {
 
     /// Starts what the cluster's owner asks for. Most of it waits for a free node.
     fn start_what_is_due(&mut self, round: i64) {
-        if is_due(&mut self.due.unscheduled, round) {
+        if take_due(&mut self.due.unscheduled, round) {
             self.start_unscheduled(round);
         }
-        if !self.free.is_empty() && is_due(&mut self.due.preflight_failures, round) {
+        if !self.free.is_empty() && take_due(&mut self.due.preflight_failures, round) {
             let length = self.random.rounds(72, 110);
             self.take_out_a_node(round, length, true);
         }
-        if !self.free.is_empty() && is_due(&mut self.due.preflights, round) {
+        if !self.free.is_empty() && take_due(&mut self.due.preflights, round) {
             let length = self.random.rounds(10, 40);
             self.take_out_a_node(round, length, false);
         }
-        if !self.free.is_empty() && is_due(&mut self.due.half_scheduled, round) {
+        if !self.free.is_empty() && take_due(&mut self.due.half_scheduled, round) {
             self.start_half_scheduled(round);
         }
-        if !self.free.is_empty() && is_due(&mut self.due.image_pulls, round) {
+        if !self.free.is_empty() && take_due(&mut self.due.image_pulls, round) {
             self.start_with_a_slow_image(round);
         }
     }

@@ -206,7 +206,7 @@ impl Rank<'_> {
             Some((Kind::NvlinkErrors, severity)) => 0.98 - 0.05 * severity,
             Some((Kind::RocePause, severity)) => 0.9 - 0.2 * severity,
             Some((Kind::InfinibandSlow, severity)) => 0.9 - 0.2 * severity,
-            Some((Kind::PfcStorm, severity)) => 0.7 - 0.3 * severity,
+            Some((Kind::InfinibandCongestion, severity)) => 0.7 - 0.3 * severity,
             Some((Kind::SlowDisk | Kind::SlowCpu, severity)) => 0.9 - 0.3 * severity,
             _ => 1.0,
         };
@@ -333,7 +333,7 @@ impl Rank<'_> {
                 out.downed = 1.0;
                 out.bytes *= 0.3;
             }
-            Some((Kind::PfcStorm, severity)) => {
+            Some((Kind::InfinibandCongestion, severity)) => {
                 out.wait_ticks += (1e7 + 3e7 * severity) * (0.6 + 0.2 * burst.min(2.0));
             }
             _ => {}
