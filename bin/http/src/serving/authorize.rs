@@ -104,8 +104,7 @@ async fn authenticate(
         Err(denied) => denied,
     };
 
-    // Senders repeat what is denied because the server is busy.
-    if scope == Scope::Write && denied != Denied::Busy {
+    if scope == Scope::Write {
         note_denied_write(state, request, denied);
     }
     match Probe::of(request.method(), request.uri()) {
@@ -114,8 +113,14 @@ async fn authenticate(
     }
 }
 
-/// Lists and logs a denied write: senders drop the samples of a request that gets 401 or 403.
+/// Lists and logs a denied write, unless the server was busy: senders drop the samples of a request that gets 401 or 403.
 fn note_denied_write(state: &HttpState, request: &Request, denied: Denied) {
+    let reason = match denied {
+        Denied::Scope(_) => "the token lacks the scope write",
+        Denied::Unknown => "the user, password or token is missing or unknown",
+        // Senders repeat these requests.
+        Denied::Busy => return,
+    };
     let user_agent = request.headers().get(header::USER_AGENT);
     let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
     let sender = Sender {
@@ -123,10 +128,6 @@ fn note_denied_write(state: &HttpState, request: &Request, denied: Denied) {
         user_agent: truncate(&user_agent, SENDER_SIZE_MAX).to_owned(),
         user: Arc::default(),
         path: truncate(request.uri().path(), SENDER_SIZE_MAX).to_owned(),
-    };
-    let reason = match denied {
-        Denied::Scope(_) => "the token lacks the scope write",
-        Denied::Unknown | Denied::Busy => "the user, password or token is missing or unknown",
     };
     if let Some(n_suppressed) = DENIED_LOG.admit("denied", Instant::now()) {
         let client = sender.address.map(|address| address.to_string());
