@@ -80,6 +80,8 @@ fn invalid_settings_end_the_server_with_a_message() {
         (&["--storage.tsdb.shards=3"], "must be a power of two"),
         (&["--config.file=/dev/null/nothing"], "configuration file"),
         (&["--no.such.flag"], "--no.such.flag"),
+        // It started, and could store nothing.
+        (&["--memory.limit=1KiB"], "at least 16MiB"),
     ] {
         let (status, output) = try_serve(dir.path(), flags);
         assert!(!status.success(), "{flags:?}");

@@ -174,16 +174,29 @@ fn alerts_of_the_process() {
     std::fs::write(&web, "").expect("write a file");
     monitor.scrape(&server);
     assert!(!monitor.is_true("VarveDown") && !monitor.is_true("VarveRestarting"));
+    // They use more than the least --memory.limit.
+    let many = (0..60_000).map(|i| {
+        series(
+            &[("__name__", "many"), ("i", &i.to_string())],
+            &[(now_ms(), 1.0)],
+        )
+    });
+    server
+        .http()
+        .write(&WriteRequest::new(many))
+        .expect_status(204);
     for _ in 0..3 {
         server.kill();
         server.restart(&flags);
         monitor.scrape(&server);
     }
     monitor.expect_now("VarveRestarting", &server, || {});
-    let used = server.metric("varve_memory_used_bytes");
+    let used = || server.metric("varve_memory_used_bytes");
+    wait_until("the replay", || used() > f64::from(20 << 20));
     assert!(!monitor.is_true("VarveMemoryHigh"));
+    let limit = (used() * 0.8).round();
     server.kill();
-    server.restart(&[&format!("--memory.limit={}", (used / 0.95) as u64)]);
+    server.restart(&[&format!("--memory.limit={limit}")]);
     monitor.expect_now("VarveMemoryHigh", &server, || {});
     server.kill();
     monitor.expect_now("VarveDown", &server, || {});

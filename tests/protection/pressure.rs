@@ -42,16 +42,42 @@ fn the_heaviest_query_ends_and_not_the_newest() {
     wait_until("all memory to be given back", || held(&server) == 0.0);
 }
 
+/// Series of a server that uses more than the least `--memory.limit`.
+const N_SERIES: usize = 60_000;
+
+/// Starts a server with [`N_SERIES`]. Returns it with the bytes that it uses.
+fn filled() -> (Server, f64) {
+    let server = Server::start(&["--self-scrape-interval=0s"]);
+    let all = (0..N_SERIES).map(|i| {
+        series(
+            &[("__name__", "m"), ("i", &i.to_string())],
+            &[(super::T0, 1.0)],
+        )
+    });
+    server
+        .http()
+        .write(&WriteRequest::new(all))
+        .expect_status(204);
+    wait_until("the server to look at its memory", || {
+        server.metric("varve_memory_used_bytes") > f64::from(20 << 20)
+    });
+    let used = server.metric("varve_memory_used_bytes");
+    (server, used)
+}
+
 #[test]
 fn above_the_threshold_queries_and_writes_are_rejected() {
-    let server = Server::start(&["--memory.limit=1MiB", "--memory.refuse-at=80"]);
-    wait_until("the server to look at its memory", || {
-        server.metric("varve_memory_used_bytes") > 0.0
+    let (mut server, used) = filled();
+    let limit = (used * 0.7).round();
+    server.kill();
+    server.restart(&[
+        &format!("--memory.limit={limit:.0}"),
+        "--memory.refuse-at=80",
+    ]);
+    wait_until("the replay to take the memory", || {
+        server.metric("varve_memory_used_bytes") > limit
     });
-    assert_eq!(
-        server.metric("varve_memory_limit_bytes"),
-        f64::from(1 << 20)
-    );
+    assert_eq!(server.metric("varve_memory_limit_bytes"), limit);
     for path in ["/api/v1/query?query=1", "/api/v1/labels"] {
         let answer = server.http().get(path).expect_status(503);
         assert!(!answer.header("retry-after").is_empty());
@@ -76,16 +102,9 @@ fn above_the_threshold_queries_and_writes_are_rejected() {
 
 #[test]
 fn under_pressure_new_series_are_rejected_first_and_known_ones_last() {
-    let mut server = Server::start(&[]);
-    let known = |t: i64| series(&[("__name__", "known")], &[(super::T0 + t, 1.0)]);
-    server
-        .http()
-        .write(&WriteRequest::new([known(0)]))
-        .expect_status(204);
-    wait_until("the server to look at its memory", || {
-        server.metric("varve_memory_used_bytes") > 0.0
-    });
-    let limit = server.metric("varve_memory_used_bytes") / 0.6;
+    let (mut server, used) = filled();
+    let known = |t: i64| series(&[("__name__", "m"), ("i", "0")], &[(super::T0 + t, 1.0)]);
+    let limit = used / 0.6;
     server.kill();
     // With 40 %, new series are rejected above 20 % and all writes above 85 %.
     server.restart(&[
@@ -115,9 +134,15 @@ fn under_pressure_new_series_are_rejected_first_and_known_ones_last() {
         server.metric("varve_ingest_throttled_total{resource=\"memory\"}"),
         1.0
     );
-    assert_eq!(server.metric("prometheus_tsdb_head_series"), 1.0);
+    assert_eq!(
+        server.metric("prometheus_tsdb_head_series"),
+        N_SERIES as f64
+    );
     server.kill();
     server.restart(&[]);
     server.http().write(&request).expect_status(204);
-    assert_eq!(server.metric("prometheus_tsdb_head_series"), 2.0);
+    assert_eq!(
+        server.metric("prometheus_tsdb_head_series"),
+        (N_SERIES + 1) as f64
+    );
 }

@@ -10,9 +10,15 @@ use clap::{Args, ValueEnum};
 use varve_regexp::Regexp;
 use varve_system::log;
 use varve_system::machine::Memory;
-use varve_system::quantity::{parse_duration, parse_size};
+use varve_system::quantity::{parse_duration, parse_size, print_size};
 
 use crate::external_url::ExternalUrl;
+
+/// The memory that a replay needs.
+pub(crate) const REPLAY_MEMORY_MIN_BYTES: usize = 16 << 20;
+/// The least `--memory.limit`. A replay needs it. A process without series uses half of it, so the
+/// rest holds some ten thousand series.
+const MEMORY_LIMIT_MIN_BYTES: usize = REPLAY_MEMORY_MIN_BYTES;
 
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
@@ -309,8 +315,8 @@ pub struct ServeArgs {
     pub(crate) query_cache_size: usize,
 
     /// Memory available to the server, from which other memory limits are derived; a lower limit of
-    /// the cgroup takes precedence [0: memory of the machine]
-    #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    /// the cgroup takes precedence; at least 16MiB [0: memory of the machine]
+    #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_memory_limit)]
     pub(crate) memory_limit: usize,
 
     /// Memory use in percent of --memory.limit above which queries get 503; new series get 503
@@ -546,6 +552,17 @@ fn parse_address(text: &str) -> Result<String, String> {
     } else {
         Ok(whole)
     }
+}
+
+fn parse_memory_limit(text: &str) -> Result<usize, String> {
+    let size = parse_size(text)?;
+    if (1..MEMORY_LIMIT_MIN_BYTES).contains(&size) {
+        let least = print_size(MEMORY_LIMIT_MIN_BYTES);
+        return Err(format!(
+            "at least {least} are needed to replay a log and to store samples; 0 is the memory of the machine"
+        ));
+    }
+    Ok(size)
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {

@@ -17,7 +17,7 @@ use super::automatic::or_default;
 use super::features::{DELTA_FEATURE, has_feature};
 use super::{query, write};
 use crate::file::{Config, RetentionConfig};
-use crate::flags::{OnCorruption, ServeArgs, WalSync};
+use crate::flags::{OnCorruption, REPLAY_MEMORY_MIN_BYTES, ServeArgs, WalSync};
 
 /// Maximum memory of the metadata of metric families in bytes.
 const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;
@@ -48,8 +48,6 @@ pub struct StoreOptions {
 
 /// Default memory of a replay on a machine with enough of it.
 const REPLAY_MEMORY_BYTES: usize = 256 << 20;
-/// The minimum that a replay needs.
-const REPLAY_MEMORY_MIN_BYTES: usize = 16 << 20;
 
 /// Limits of the retention of all series. 0 is no limit.
 #[derive(Debug, Clone, Copy, Default)]
