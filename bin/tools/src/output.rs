@@ -1,7 +1,5 @@
 //! Output of the tools: the flag `--output`, and tables that fit the terminal.
 
-use std::fmt::Display;
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -69,16 +67,6 @@ pub(crate) fn table<R: AsRef<[String]>>(
     let width =
         terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     table_within(header, rows, width)
-}
-
-/// Returns a number with its noun: `1 sample`, `2 samples`.
-pub(crate) fn counted(n: impl Copy + Display + TryInto<u64>, noun: &str) -> String {
-    let plural = if matches!(n.try_into(), Ok(1)) {
-        ""
-    } else {
-        "s"
-    };
-    format!("{n} {noun}{plural}")
 }
 
 fn table_within<R: AsRef<[String]>>(

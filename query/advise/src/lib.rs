@@ -14,6 +14,7 @@
 mod advice;
 mod alternation;
 pub mod churn;
+mod counted;
 pub mod findings;
 pub mod inventory;
 pub mod keep;
@@ -22,3 +23,4 @@ pub mod relabel_rules;
 pub mod usage;
 
 pub use advice::Advice;
+pub use counted::counted;

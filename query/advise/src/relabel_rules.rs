@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use varve_regexp::Regexp;
 
 use crate::alternation::alternations;
+use crate::counted;
 use crate::findings::{Finding, Findings, Kind, by_job, spellings};
 
 /// Maximum size of the regular expression of a rule, except for a single long name.
@@ -173,12 +174,6 @@ fn of_buckets(finding: &Finding) -> Rule {
         regex: format!("{job};{metric};({})", bounds.join("|")),
         label: None,
     }
-}
-
-/// Returns a number with its noun: `1 metric`, `2 metrics`.
-fn counted(n: usize, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{n} {noun}{plural}")
 }
 
 /// Makes rule names unique.

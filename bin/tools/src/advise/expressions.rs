@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use varve_advise::counted;
 use varve_advise::needs::{Dashboards, Needs};
 
 use super::args::ExpressionArgs;
 use super::{files, grafana};
-use crate::output::counted;
 use crate::server_args::AccessArgs;
 
 /// Reads all expressions into `needs`. Returns notes about what was ignored.

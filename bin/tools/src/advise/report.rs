@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use varve_advise::Advice;
+use varve_advise::counted;
 use varve_advise::findings::{Finding, Kept, Kind};
 use varve_advise::needs::Problem;
 use varve_wire::api::advice::AdviceReport;
 
-use crate::output::{counted, table};
+use crate::output::table;
 use varve_system::quantity::print_rounded_size;
 
 /// The report of `varve advise drops`.

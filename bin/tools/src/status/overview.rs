@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use varve_advise::counted;
 use varve_advise::usage::TOOLS_AGENT;
 use varve_client::{Client, UNAUTHORIZED};
 use varve_system::quantity::{print_duration, print_rounded_size};
 
-use crate::output::{counted, table};
+use crate::output::table;
 use crate::server_args::ViewArgs;
 
 /// A sender that has sent nothing for this long is silent, as on the page Senders.

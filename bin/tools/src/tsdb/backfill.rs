@@ -18,6 +18,7 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use varve_advise::counted;
 use varve_ingest::text::{BadLine, Line, LineReader, Pairs, TextFormat};
 use varve_model::histogram::Histogram;
 use varve_model::{Labels, Sample};
@@ -28,7 +29,6 @@ use super::columns;
 use super::list::{header, row, size_of};
 use super::write_block::{Samples, write_block};
 use crate::data_dir::ensure_takes_prometheus_blocks;
-use crate::output::counted;
 
 /// Maximum number of samples in memory, 16 bytes each. Each number of a histogram counts as one.
 const SAMPLES_MAX: u64 = 64 << 20;

@@ -1,6 +1,7 @@
 //! The report of /api/v1/status/churn and of `varve tsdb churn`.
 
 use varve_advise::churn::{Churn, LabelChurn, MetricChurn, TeamChurn};
+use varve_advise::counted;
 
 use crate::schema;
 
@@ -133,14 +134,11 @@ impl NewSeriesOfTeam {
 
 /// Returns the cause of most new series in words.
 fn summary(cause: &LabelChurn) -> String {
-    let plural = if cause.n_values == 1 { "" } else { "s" };
     let values = if cause.label == "__name__" {
-        format!("{} new metric{plural}", cause.n_values)
+        counted(cause.n_values, "new metric")
     } else {
-        format!(
-            "{} new value{plural} of the label {}",
-            cause.n_values, cause.label
-        )
+        let values = counted(cause.n_values, "new value");
+        format!("{values} of the label {}", cause.label)
     };
     let metric = cause.metrics.first().map_or("", String::as_str);
     format!(

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use varve_advise::counted;
 use varve_advise::needs::{Problem, Reader};
 
 use crate::advise::report::{Unparsed, list};
-use crate::output::counted;
 use crate::report::time;
 
 /// What was found about a rule, a panel or a variable, the best first.

@@ -18,6 +18,7 @@ mod rule;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use varve_advise::counted;
 use varve_model::TimeRange;
 use varve_prometheus::recover::WINDOW_MS;
 use varve_promql::Features;
@@ -28,7 +29,6 @@ use varve_rules::{Time, levels};
 use self::blocks::Blocks;
 use self::rule::{Rule, Times};
 use super::args::RulesBackfillArgs;
-use crate::output::counted;
 use crate::scratch_dir::ScratchDir;
 
 /// Evaluates the rules of files and imports their samples.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use jiff::Timestamp;
+use varve_advise::counted;
 use varve_client::{Client, ResponseTooLarge, encode_form};
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::{STALE_NAN_BITS, is_stale_nan};
@@ -12,7 +13,6 @@ use varve_promql::{print, print_matchers};
 use varve_rules::file::RuleDefinition;
 
 use super::blocks::Blocks;
-use crate::output::counted;
 use crate::query::response::{Labels as LabelMap, Stream, Value, read_data};
 
 /// Maximum number of evaluations per request. Servers accept 11,000 by default.

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
+use varve_advise::counted;
 use varve_client::Client;
 use varve_env::{Fs as _, Lock, RealFs};
 use varve_objstore::{ObjectStore, file_checksum};
@@ -28,7 +29,6 @@ use varve_system::machine::files::is_locked;
 pub(super) use restore::restore;
 
 use super::args::BackupArgs;
-use crate::output::counted;
 use manifest::{BackupFile, Manifest, Manifests, content_key, open_destination};
 
 /// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.

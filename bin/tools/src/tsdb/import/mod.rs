@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
+use varve_advise::counted;
 use varve_env::damage::DamageReport;
 use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, RealFs};
@@ -21,7 +22,6 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use super::args::ImportArgs;
 use crate::data_dir::{ensure_not_foreign, ensure_prometheus};
-use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, overlap_line, totals_table};
 use crate::verdict::Verdict;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use varve_advise::counted;
 use varve_env::{Fs, RealFs};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{
@@ -15,7 +16,7 @@ use varve_prometheus::recover::{
 use varve_system::machine;
 
 use crate::data_dir::ensure_takes_prometheus_blocks;
-use crate::output::{counted, table};
+use crate::output::table;
 use crate::progress::{Progress as ProgressBar, Unit};
 use crate::report::{
     Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table,

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use varve_advise::counted;
 use varve_env::RealFs;
 use varve_prometheus::repair::{Repair, RepairedSegment, repair};
 
-use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::{damage_lines, field_json, outcome};
 use crate::verdict::Verdict;

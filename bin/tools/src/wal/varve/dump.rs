@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use varve_advise::counted;
 use varve_env::RealFs;
 use varve_env::damage::DamageReport;
 use varve_model::{Exemplar, Labels};
@@ -12,7 +13,6 @@ use varve_tsdb::inspect::{
     Content, LoggedSample, RECORD_NAMES, Role, SegmentKind, WalFile, list, read_file,
 };
 
-use crate::output::counted;
 use crate::progress::{Progress, Unit};
 use crate::report::damage_lines;
 use crate::verdict::Verdict;

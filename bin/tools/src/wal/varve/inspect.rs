@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use varve_advise::counted;
 use varve_env::RealFs;
 use varve_env::damage::{DamageKind, DamageReport};
 use varve_env::sample_totals::SampleTotals;
@@ -11,7 +12,7 @@ use varve_prometheus::losses::{IN_DAMAGED_PARTS, OF_UNKNOWN_SERIES};
 use varve_tsdb::inspect::{self, FileSummary, PartSizes, Role, SegmentKind, WalInspection};
 use varve_tsdb::stats::BlockSummary;
 
-use crate::output::{counted, table};
+use crate::output::table;
 use crate::progress::{Progress, Unit};
 use crate::report::{because, damage_json, damage_lines, loss, time, totals_json, totals_table};
 use crate::verdict::Verdict;
