@@ -204,6 +204,23 @@ fn a_prometheus_can_be_queried() {
     check_calls(&prometheus.http().url(""));
 }
 
+/// YAML was accepted, and JSON was printed.
+#[test]
+fn an_unknown_output_format_is_an_error() {
+    for args in [
+        &["query", "instant", "--output=yaml", "up"][..],
+        &["status", "-o", "yaml"],
+        &["advise", "drops", "-o", "yaml"],
+    ] {
+        let output = varve(args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(
+            text(&output.stderr).contains("[possible values: table, json]"),
+            "{output:?}"
+        );
+    }
+}
+
 #[test]
 fn an_unreachable_server_is_an_error() {
     let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);

@@ -22,13 +22,11 @@ pub(crate) struct OutputArgs {
     pub(crate) output: Output,
 }
 
-/// Values of `--output`. The other names are those of promtool and of earlier versions; JSON is
-/// valid YAML.
+/// Values of `--output`. The other names are those of promtool and of earlier versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     #[value(aliases = ["promql", "text"])]
     Table,
-    #[value(alias = "yaml")]
     Json,
 }
 
