@@ -57,17 +57,21 @@ impl OutputArgs {
 }
 
 /// Returns rows in columns, with numbers right-aligned. If standard output is a terminal, long
-/// cells are cut to fit it.
+/// cells are cut to fit it, and rows that are still too long.
 pub(crate) fn table<R: AsRef<[String]>>(
     header: &[&str],
     rows: impl IntoIterator<Item = R>,
 ) -> String {
-    let width =
-        terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
-    table_within(header, rows, width)
+    table_within(header, rows, terminal_width())
 }
 
-fn table_within<R: AsRef<[String]>>(
+/// Returns the width of standard output, if it is a terminal.
+pub(crate) fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+}
+
+/// Returns a table like [`table`], cut to a width.
+pub(crate) fn table_within<R: AsRef<[String]>>(
     header: &[&str],
     rows: impl IntoIterator<Item = R>,
     width_max: Option<usize>,
@@ -102,17 +106,22 @@ fn table_within<R: AsRef<[String]>>(
             _ => break,
         }
     }
-    let mut text = String::new();
+    let mut lines = Vec::new();
     if !header.is_empty() {
-        push_row(&mut text, header, &widths, &are_numbers);
+        lines.push(line(header, &widths, &are_numbers));
     }
     for row in &rows {
-        push_row(&mut text, row.as_ref(), &widths, &are_numbers);
+        lines.push(line(row.as_ref(), &widths, &are_numbers));
+    }
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&cut(line.trim_end(), width_max.unwrap_or(usize::MAX)));
+        text.push('\n');
     }
     text
 }
 
-fn push_row(text: &mut String, row: &[impl AsRef<str>], widths: &[usize], are_numbers: &[bool]) {
+fn line(row: &[impl AsRef<str>], widths: &[usize], are_numbers: &[bool]) -> String {
     let mut line = String::new();
     for (idx, cell) in row.iter().enumerate() {
         let width = widths[idx];
@@ -124,8 +133,7 @@ fn push_row(text: &mut String, row: &[impl AsRef<str>], widths: &[usize], are_nu
             format!("{cell:<width$}")
         });
     }
-    text.push_str(line.trim_end());
-    text.push('\n');
+    line
 }
 
 /// Returns `true` if a cell is a number, possibly with a unit.
@@ -174,10 +182,12 @@ mod tests {
             Some(30),
             "  metric            size  team\n  a                   10  x\n  a long name …  5.5 KiB  y\n",
         );
+        // Columns do not become narrower than this.
         check(
-            Some(1),
+            Some(25),
             "  metric       size  team\n  a              10  x\n  a long …  5.5 KiB  y\n",
         );
+        check(Some(12), "  metric   …\n  a        …\n  a long … …\n");
         assert_eq!(
             table_within(&[], [vec!["a".to_owned(), "10".to_owned()]], None),
             "  a  10\n"

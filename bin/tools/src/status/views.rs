@@ -3,7 +3,7 @@
 use serde_json::Value;
 use varve_system::quantity::print_time;
 
-use crate::output::table;
+use crate::output::{table_within, terminal_width};
 
 /// A part of the state of a server: its path, the list in the response, and the columns of its
 /// table.
@@ -36,6 +36,11 @@ const OPTIONAL: &[&str] = &[
     "grafana rule",
     "grafana user",
     "query",
+    "disabled by",
+    "disabling selector",
+    "would be disabled by",
+    "would-be disabling selector",
+    "last error",
 ];
 
 pub(super) const TEAMS: View = View {
@@ -151,8 +156,12 @@ pub(super) const REPLAY: View = View {
 };
 
 impl View {
-    /// Returns the table of a response.
+    /// Returns the table of a response. A terminal cuts it.
     pub(super) fn print(&self, data: &Value) -> String {
+        self.print_within(data, terminal_width())
+    }
+
+    fn print_within(&self, data: &Value, width_max: Option<usize>) -> String {
         let listed = data.pointer(self.list).unwrap_or(&Value::Null);
         let elements = listed
             .as_array()
@@ -170,16 +179,18 @@ impl View {
             row[0] = name.to_owned();
             rows.push(row);
         }
-        // Requests without credentials have no user, and only Grafana names a dashboard.
+        // Requests without credentials have no user, only Grafana names a dashboard, and most rules
+        // are never disabled.
         for idx in (0..header.len()).rev() {
-            if OPTIONAL.contains(&header[idx]) && rows.iter().all(|row| row[idx] == "\"\"") {
+            let is_empty = rows.iter().all(|row| ["\"\"", "-"].contains(&&*row[idx]));
+            if OPTIONAL.contains(&header[idx]) && is_empty {
                 header.remove(idx);
                 for row in &mut rows {
                     row.remove(idx);
                 }
             }
         }
-        table(&header, rows)
+        table_within(&header, rows, width_max)
     }
 
     /// Returns the cells of an element.
@@ -224,6 +235,31 @@ mod tests {
             .collect();
         assert_eq!(rows[1][..2], ["\"\"", "1"], "{text}");
         assert_eq!(rows[3][..5], ["all", "teams", "3", "-", "3"], "{text}");
+    }
+
+    /// They had 165 and more than 200 columns.
+    #[test]
+    fn tables_fit_a_terminal_of_80_columns() {
+        let rule = json!({"name": "unused-kubelet-buckets-of-a-long-metric", "state": "enforce", "series": 1, "samplesPerSecond": 0.1, "disabledByUse": null, "wouldBeDisabledBy": null});
+        let data = json!({"rules": [rule]});
+        let whole = RELABEL.print_within(&data, None);
+        assert!(!whole.contains("disabl"), "nothing is disabled:\n{whole}");
+
+        let mut disabled = rule.clone();
+        let used = json!({"who": "rule team-a/latency of latency.yaml", "selector": "{__name__=\"kubelet_runtime_operations_duration_seconds_bucket\"}"});
+        disabled["disabledByUse"] = used.clone();
+        disabled["wouldBeDisabledBy"] = used;
+        let query = json!({"seconds": 123_456.7, "secondsMax": 12.3, "queries": 1_234_567, "failed": 1, "samples": 123_456_789_012_u64, "memoryPeakBytes": 1_234_567_890,
+            "user": "alice", "dashboard": "a long name of a dashboard", "panel": "17", "grafanaRule": "", "grafanaUser": "bob", "userAgent": "Grafana/12.1.0", "shape": "sum(rate(a_long_name_of_a_metric[5m]))"});
+        for (view, data) in [
+            (RELABEL, json!({"rules": [rule, disabled]})),
+            (TOP, json!({"queries": [query]})),
+        ] {
+            let text = view.print_within(&data, Some(80));
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{text}");
+            }
+        }
     }
 
     #[test]
