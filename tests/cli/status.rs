@@ -58,6 +58,26 @@ fn the_state_of_a_server_fits_on_a_screen() {
     assert_eq!(json["series"]["all"]["use"]["activeSeries"], 1, "{json}");
 }
 
+/// It printed an empty version, no memory, and four errors.
+#[test]
+fn a_server_that_is_not_varve_is_one_error() {
+    let server = Server::start(&[]);
+    let url = server.http().url("/nowhere");
+    for args in [&["status", &*url][..], &["status", "senders", &url]] {
+        let output = varve(args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(text(&output.stdout), "");
+        let said = text(&output.stderr);
+        assert_eq!(
+            said.matches("is no Varve: it has no /api/v1/status/")
+                .count(),
+            1,
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
 /// The error was printed ten times, without a remedy.
 #[test]
 fn a_missing_token_is_one_error_that_names_the_flag() {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use self::last_words::LastWordsArgs;
-use self::overview::overview;
+use self::overview::{data_of_varve, overview};
 use self::views::{HA, QUERIES, REJECTS, RELABEL, REPLAY, SENDERS, TEAMS, TOP};
 use super::server_args::ViewArgs;
 
@@ -66,7 +66,7 @@ pub struct TopArgs {
 /// Runs `varve status ...`.
 ///
 /// # Errors
-/// If the server cannot be reached, or no log of active requests can be read.
+/// If the server cannot be reached or is not Varve, or no log of active requests can be read.
 pub fn run(args: &StatusArgs) -> Result<()> {
     match &args.part {
         None => overview(&args.view),
@@ -94,7 +94,8 @@ fn show(command: &StatusCommand) -> Result<()> {
         _ => view.path.to_owned(),
     };
     let mut client = args.server.client()?;
-    let data = client.get_data(&path)?;
+    let response = client.get(&path)?;
+    let data = data_of_varve(&client, view.path, &response)?;
     let ready = match command {
         // The numbers of files do not tell whether the replay has ended.
         StatusCommand::Replay(_) => client.get("/-/ready")?.text() + "\n",

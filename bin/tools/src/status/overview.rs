@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use varve_advise::counted;
 use varve_advise::usage::TOOLS_AGENT;
-use varve_client::{Client, UNAUTHORIZED};
+use varve_client::{Client, Response, UNAUTHORIZED};
 use varve_system::quantity::{print_duration, print_rounded_size};
 
 use crate::output::table;
@@ -24,16 +24,20 @@ const NAMED_MAX: usize = 3;
 const METRICS: &str = "varve_volume_(free|size)_bytes|varve_memory_(used|limit)_bytes|prometheus_tsdb_(wal_storage_size|storage_blocks)_bytes\
     |prometheus_notifications_(alertmanagers_discovered|dropped_total)";
 
-/// The version of the server.
-const BUILD_INFO: &str = "/api/v1/status/buildinfo";
+/// Active series, which only Varve has.
+const TEAMS: &str = "/api/v1/status/teams";
+/// The status of a path that a server does not have.
+const NOT_FOUND: u16 = 404;
+/// Reasons of rejected requests that senders repeat.
+const REPEATED: [&str; 3] = ["body_slow", "busy", "failed"];
 
 /// A part of the overview: its name, the path of its data, and how they are printed.
 type Part = (&'static str, &'static str, fn(&Value, i64) -> String);
 
 const PARTS: [Part; 10] = [
-    ("version", BUILD_INFO, version),
+    ("version", "/api/v1/status/buildinfo", version),
     ("process", "/api/v1/status/runtimeinfo", process),
-    ("series", "/api/v1/status/teams", series),
+    ("series", TEAMS, series),
     ("rejected", "/api/v1/status/rejects", rejected),
     ("resources", "/api/v1/status/self_metrics", resources),
     ("queries", "/api/v1/status/queries", queries),
@@ -51,7 +55,7 @@ const PARTS: [Part; 10] = [
 /// does not have, shows the error.
 ///
 /// # Errors
-/// If the server cannot be reached, or accepts no request without other credentials.
+/// If the server cannot be reached, is not Varve, or accepts no request without other credentials.
 pub(super) fn overview(args: &ViewArgs) -> Result<()> {
     // A mistyped part must not become a host that gets a token.
     if let Some(word) = args.server.given().filter(|url| url.is_word()) {
@@ -60,11 +64,15 @@ pub(super) fn overview(args: &ViewArgs) -> Result<()> {
     let mut client = args.server.client()?;
     let ready = client.get("/-/ready")?.text();
     // One error is enough if no part can be read.
-    let response = client.get(BUILD_INFO)?;
-    if response.status == UNAUTHORIZED {
-        client.data(BUILD_INFO, &response)?;
+    let response = client.get(TEAMS)?;
+    if [UNAUTHORIZED, NOT_FOUND].contains(&response.status) {
+        data_of_varve(&client, TEAMS, &response)?;
     }
-    let mut rows = vec![["state".to_owned(), ready.clone()]];
+    let mut rows = Vec::new();
+    for (idx, line) in ready.lines().enumerate() {
+        let name = if idx == 0 { "state" } else { "" };
+        rows.push([name.to_owned(), line.to_owned()]);
+    }
     let mut all = Map::new();
     all.insert("state".to_owned(), ready.into());
     let now_ms = Timestamp::now().as_millisecond();
@@ -82,6 +90,19 @@ pub(super) fn overview(args: &ViewArgs) -> Result<()> {
     args.output
         .print(|| format!("{url}\n{}", table(&[], &rows)), || &all);
     Ok(())
+}
+
+/// Returns the data of a response to a request for a path that each Varve has.
+///
+/// # Errors
+/// If the server does not have it, and so is not Varve, or responds with an error.
+pub(super) fn data_of_varve(client: &Client, path: &str, response: &Response) -> Result<Value> {
+    ensure!(
+        response.status != NOT_FOUND,
+        "{} is no Varve: it has no {path}",
+        client.url()
+    );
+    client.data(path, response)
 }
 
 fn read(client: &mut Client, path: &str) -> Result<Value> {
@@ -126,12 +147,21 @@ fn rejected(data: &Value, _now_ms: i64) -> String {
     if reasons.is_empty() {
         return "nothing since the start".to_owned();
     }
-    let names = reasons.iter().map(|reason| text(&reason["reason"]));
+    let mut names = Vec::new();
+    for reason in reasons {
+        let name = text(&reason["reason"]);
+        let remark = if REPEATED.contains(&name) {
+            " (senders repeat the requests)"
+        } else {
+            ""
+        };
+        names.push(format!("{name}{remark}"));
+    }
     format!(
         "samples {}, requests {} since the start: {}",
         short(total(reasons, "samples")),
         short(total(reasons, "requests")),
-        named(names)
+        named(names.iter().map(String::as_str))
     )
 }
 
@@ -322,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_senders_and_firing_alerts_are_named() {
+    fn late_senders_firing_alerts_and_reasons_are_named() {
         let sender = |name: &str, last_ms: i64, lag_ms: i64| json!({"name": name, "lastMs": last_ms, "lagMs": lag_ms, "failed": 0});
         let data = json!({"senders": [
             sender("quick", 999_000, 5_000),
@@ -339,6 +369,12 @@ mod tests {
             alert("A", "firing"), alert("A", "firing"), alert("B", "firing"), alert("C", "pending"),
         ]});
         assert_eq!(alerts(&data, 0), "3 firing, 1 pending: A, B");
+        let reject = |reason: &str, samples: u64, requests: u64| json!({"reason": reason, "samples": samples, "requests": requests});
+        let data = json!({"rejects": [reject("failed", 0, 17), reject("too_old", 4, 1)]});
+        assert_eq!(
+            rejected(&data, 0),
+            "samples 4, requests 18 since the start: failed (senders repeat the requests), too_old"
+        );
         assert_eq!(named(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
     }
 
