@@ -375,7 +375,11 @@ fn servers_can_require_tls_and_a_password_or_token() {
     ] {
         let output = ask(&flag);
         assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains("certificate"), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("certificate") && said.contains("(--ca-file names "),
+            "{said}"
+        );
     }
     let flag = format!("--http.config.file={}", path("client.yml"));
     let output = varve(&["check", "healthy", "--url", &url, &flag]);

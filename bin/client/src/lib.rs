@@ -100,6 +100,18 @@ pub struct ClientOptions {
     pub response_size_max: usize,
     /// The header `User-Agent`.
     pub user_agent: &'static str,
+    /// What errors of connections say besides.
+    pub remedies: Remedies,
+}
+
+/// What may mend a connection that cannot be opened: the client itself knows no flags. Empty texts
+/// are left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Remedies {
+    /// If no address of the server accepts a connection.
+    pub connect: &'static str,
+    /// If an unknown authority issued the certificate of the server.
+    pub unknown_issuer: &'static str,
 }
 
 /// A client of one server that blocks the calling thread.
@@ -349,8 +361,10 @@ impl AsyncClient {
             access,
             tls,
             is_http2,
+            options,
             ..
         } = self;
+        let remedies = options.remedies;
         let authority = url.authority();
         let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
         let addresses: Vec<_> = addresses
@@ -358,17 +372,22 @@ impl AsyncClient {
             .collect();
         let stream = TcpStream::connect(&addresses[..])
             .await
-            .with_context(|| format!("connect to {authority}"))?;
+            .with_context(|| in_brackets(format!("connect to {authority}"), remedies.connect))?;
         stream.set_nodelay(true).context("open a connection")?;
         let Some(tls) = tls else {
             return Connection::open(stream, *is_http2).await;
         };
         let name = tls::server_name(&access.tls, &url.host)?;
         let tls = TlsConnector::from(Arc::clone(tls));
-        let stream = tls
-            .connect(name, stream)
-            .await
-            .with_context(|| format!("TLS handshake with {authority}"))?;
+        let stream = tls.connect(name, stream).await.map_err(|error| {
+            let remedy = if tls::is_unknown_issuer(&error) {
+                remedies.unknown_issuer
+            } else {
+                ""
+            };
+            let what = format!("TLS handshake with {authority}");
+            anyhow::Error::new(error).context(in_brackets(what, remedy))
+        })?;
         Connection::open(stream, *is_http2).await
     }
 }
@@ -412,6 +431,14 @@ impl Connection {
     }
 }
 
+/// Appends a remedy, if there is one.
+fn in_brackets(what: String, remedy: &str) -> String {
+    match remedy {
+        "" => what,
+        remedy => format!("{what} ({remedy})"),
+    }
+}
+
 /// Reads a body to its end. Adds its trailers to `headers`.
 async fn collect(mut body: Incoming, size_max: usize, headers: &mut HeaderMap) -> Result<Bytes> {
     let mut read = Vec::new();
@@ -425,4 +452,30 @@ async fn collect(mut body: Incoming, size_max: usize, headers: &mut HeaderMap) -
         }
     }
     Ok(read.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_connection_names_the_remedy() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let options = ClientOptions {
+            timeout: Duration::from_secs(10),
+            response_size_max: 1,
+            user_agent: "test",
+            remedies: Remedies {
+                connect: "--url names another",
+                unknown_issuer: "",
+            },
+        };
+        let url = Url::parse(&address.to_string()).unwrap();
+        let mut client = Client::new(&url, Access::default(), options).unwrap();
+        let error = format!("{:#}", client.get("/").unwrap_err());
+        let expect = format!("connect to {address} (--url names another): ");
+        assert!(error.starts_with(&expect), "{error}");
+    }
 }

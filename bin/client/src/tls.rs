@@ -1,5 +1,6 @@
 //! TLS of the client: trusted certificates, and the client certificate.
 
+use std::io;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -72,6 +73,17 @@ pub(super) fn server_name(settings: &TlsSettings, host: &str) -> Result<ServerNa
     };
     ServerName::try_from(name.to_owned())
         .with_context(|| format!("{name:?} is not a valid server name"))
+}
+
+/// Returns `true` if a handshake failed because no trusted authority issued the server's certificate.
+pub(super) fn is_unknown_issuer(error: &io::Error) -> bool {
+    let cause = error
+        .get_ref()
+        .and_then(|cause| cause.downcast_ref::<Error>());
+    matches!(
+        cause,
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    )
 }
 
 /// Returns the trusted roots, from the file or from the operating system.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::Request;
 use hyper::header::RETRY_AFTER;
 use jiff::Timestamp;
-use varve_client::{Access, Client, ClientOptions, Response, Url};
+use varve_client::{Access, Client, ClientOptions, Remedies, Response, Url};
 use varve_system::printing::error_chain;
 use varve_system::version::USER_AGENT;
 
@@ -73,6 +73,7 @@ impl Requests {
             timeout: TIMEOUT,
             response_size_max: RESPONSE_SIZE_MAX,
             user_agent: USER_AGENT,
+            remedies: Remedies::default(),
         };
         Ok(Self {
             client: Client::new(&url, server.access, options)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Error, Result, bail, ensure};
 use clap::Args;
 use varve_advise::usage::TOOLS_AGENT;
-use varve_client::{Access, Client, ClientOptions, Url};
+use varve_client::{Access, Client, ClientOptions, Remedies, Url};
 
 use super::output::OutputArgs;
 
@@ -196,12 +196,25 @@ impl AccessArgs {
             timeout: TIMEOUT,
             response_size_max: RESPONSE_SIZE_MAX,
             user_agent,
+            remedies: remedies(url),
         };
         Client::new(
             url,
             access.trusting(self.ca_file.clone(), self.insecure_skip_verify),
             options,
         )
+    }
+}
+
+/// Returns what errors of a server's connections say besides.
+fn remedies(url: &Url) -> Remedies {
+    Remedies {
+        connect: if *url == default_url() {
+            "the default; SERVER or --url names another server"
+        } else {
+            ""
+        },
+        unknown_issuer: "--ca-file names a file with the authority to trust",
     }
 }
 
@@ -235,4 +248,16 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
         .split_once(['=', ':'])
         .ok_or_else(|| "expected NAME=VALUE".to_owned())?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_default_server_is_said_to_be_the_default() {
+        assert!(remedies(&default_url()).connect.contains("SERVER"));
+        let other = Url::parse("http://127.0.0.1:9899").unwrap();
+        assert_eq!(remedies(&other).connect, "");
+    }
 }

@@ -9,7 +9,7 @@ use hyper::Request;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use varve_client::{Access, Client, ClientOptions, Response, Secret, Url, escape};
+use varve_client::{Access, Client, ClientOptions, Remedies, Response, Secret, Url, escape};
 use varve_system::version::USER_AGENT;
 
 use super::renewal::Expiring;
@@ -57,6 +57,7 @@ pub(super) fn request(
         timeout: TIMEOUT,
         response_size_max: SIZE_MAX,
         user_agent: USER_AGENT,
+        remedies: Remedies::default(),
     };
     let mut request = Request::builder().method(method).uri(target);
     for (name, value) in headers {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use varve_client::{AsyncClient, ClientOptions, Url};
+use varve_client::{AsyncClient, ClientOptions, Remedies, Url};
 use varve_config::file::alerting::AlertmanagerConfig;
 use varve_config::settings::NotifierOptions;
 use varve_system::printing::error_chain;
@@ -267,6 +267,7 @@ impl Delivery {
             timeout: config.timeout,
             response_size_max: RESPONSE_SIZE_MAX,
             user_agent: USER_AGENT,
+            remedies: Remedies::default(),
         };
         let url = Url::parse(&self.url).map_err(|error| anyhow!("{:?}: {error}", self.url))?;
         let client_config = Arc::clone(&config);

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use varve_client::{AsyncClient, ClientOptions};
+use varve_client::{AsyncClient, ClientOptions, Remedies};
 use varve_config::file::tracing::{ClientType, SpanCompression, TracingConfig};
 use varve_system::printing::error_chain;
 use varve_system::version::{self, USER_AGENT};
@@ -218,6 +218,7 @@ fn connect(config: &TracingConfig) -> Result<AsyncClient> {
         timeout: config.timeout(),
         response_size_max: RESPONSE_SIZE_MAX,
         user_agent: USER_AGENT,
+        remedies: Remedies::default(),
     };
     let client = AsyncClient::new(&config.url()?, config.access()?, options)?;
     Ok(if config.client_type == ClientType::Grpc {
