@@ -221,6 +221,31 @@ fn an_unknown_output_format_is_an_error() {
     }
 }
 
+/// Each command had a style of its own.
+#[test]
+fn commands_that_promtool_lacks_print_errors_of_a_server_in_one_style() {
+    let server = Server::start(&[]);
+    let url = server.http().url("");
+    for (args, expect) in [
+        (
+            &["query", "explain", &url, "up{"][..],
+            "400 for /api/v1/query_explain: ",
+        ),
+        (
+            &["query", "cancel", &url, "17"],
+            "500 for /api/v1/status/queries/17: admin APIs disabled",
+        ),
+        (
+            &["admin", "snapshot", &url],
+            "500 for /api/v1/admin/tsdb/snapshot: admin APIs disabled",
+        ),
+    ] {
+        let said = text(&varve(args).stderr);
+        let expect = format!("varve: {url} returned {expect}");
+        assert!(said.starts_with(&expect), "{said}");
+    }
+}
+
 #[test]
 fn an_unreachable_server_is_an_error() {
     let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);

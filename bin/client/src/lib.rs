@@ -203,19 +203,26 @@ impl Client {
     /// # Errors
     /// If the response is an error or is not JSON.
     pub fn data(&self, path: &str, response: &Response) -> Result<Value> {
-        // Without parameters: an encoded query is unreadable.
-        let shown = path.split('?').next().unwrap_or(path);
-        let shown = &shown[..shown.floor_char_boundary(SHOWN_SIZE_MAX)];
+        self.ensure_success(path, response)?;
+        let mut json: Value = serde_json::from_slice(&response.body)
+            .with_context(|| format!("parse the response of {}", shown(path)))?;
+        Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
+    }
+
+    /// Fails if the response to a request for `path` is an error.
+    ///
+    /// # Errors
+    /// The server, the status, the path and the server's error.
+    pub fn ensure_success(&self, path: &str, response: &Response) -> Result<()> {
         ensure!(
             response.is_success(),
-            "{} returned {} for {shown}: {}",
+            "{} returned {} for {}: {}",
             self.url(),
             response.status,
+            shown(path),
             response.error()
         );
-        let mut json: Value = serde_json::from_slice(&response.body)
-            .with_context(|| format!("parse the response of {shown}"))?;
-        Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
+        Ok(())
     }
 
     /// Sends a form to `path` below the URL and returns the `data` of the response.
@@ -429,6 +436,12 @@ impl Connection {
             Self::Http2(sender) => sender.send_request(request).await,
         }
     }
+}
+
+/// Returns a path for errors, without parameters: an encoded query is unreadable.
+fn shown(path: &str) -> &str {
+    let path = path.split('?').next().unwrap_or(path);
+    &path[..path.floor_char_boundary(SHOWN_SIZE_MAX)]
 }
 
 /// Appends a remedy, if there is one.

@@ -1,6 +1,6 @@
 //! `varve admin`: administration of a running server, over its API.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use varve_client::encode_form;
 
@@ -169,12 +169,5 @@ fn import(args: &AdminImportArgs) -> Result<()> {
 fn post(server: &ServerArgs, path: &str, params: &[(&str, String)]) -> Result<()> {
     let mut client = server.client()?;
     let response = client.post_form(path, &encode_form(params))?;
-    ensure!(
-        response.is_success(),
-        "{} returned {} for {path}: {}",
-        client.url(),
-        response.status,
-        response.error()
-    );
-    Ok(())
+    client.ensure_success(path, &response)
 }

@@ -15,7 +15,7 @@ mod server;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use serde::Serialize;
 use varve_client::escape;
@@ -109,12 +109,9 @@ fn labels(args: &LabelsArgs) -> Result<()> {
 fn cancel(args: &CancelArgs) -> Result<()> {
     let id = &args.id;
     let mut client = args.server.client()?;
-    let response = client.delete(&format!("/api/v1/status/queries/{}", escape(id)))?;
-    ensure!(
-        response.is_success(),
-        "cancel request {id}: {}",
-        response.error()
-    );
+    let path = format!("/api/v1/status/queries/{}", escape(id));
+    let response = client.delete(&path)?;
+    client.ensure_success(&path, &response)?;
     println!("request {id} is canceled");
     Ok(())
 }

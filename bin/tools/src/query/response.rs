@@ -159,22 +159,19 @@ impl Data {
     }
 }
 
-/// Returns the data of a response as a type of this module, without the tree that [`Data`] holds in
+/// Returns the data of a successful response as a type of this module, without the tree that [`Data`] holds in
 /// between: for large results.
 ///
 /// # Errors
-/// As [`Data::parse`] and [`Data::read`].
+/// If it is another type.
 pub(crate) fn read_data<T: DeserializeOwned>(response: &Response) -> Result<T> {
     #[derive(Deserialize)]
     struct Success<T> {
         data: T,
     }
 
-    if !response.is_success() {
-        Data::parse(response)?;
-    }
     let success: Success<T> =
-        serde_json::from_slice(&response.body).context("query error: bad_response")?;
+        serde_json::from_slice(&response.body).context("parse the response of a query")?;
     Ok(success.data)
 }
 

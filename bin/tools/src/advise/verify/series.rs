@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
-use varve_client::{Client, escape};
+use varve_client::{Client, Response, escape};
 use varve_model::labels::METRIC_NAME;
 use varve_model::{Labels, Matcher, Sample};
 use varve_promql::print_matchers;
@@ -40,7 +40,7 @@ impl StoredSeries {
     pub(super) fn metrics(&mut self) -> Result<Vec<String>> {
         let path = format!("/api/v1/label/{METRIC_NAME}/values?{}", self.range());
         let response = self.client.get(&path)?;
-        let names: Vec<String> = read(&Data::parse(&response)?)?;
+        let names: Vec<String> = self.read(&path, &response)?;
         ensure!(
             names.len() <= METRICS_MAX,
             "{} metrics exceed {METRICS_MAX}",
@@ -113,16 +113,18 @@ impl StoredSeries {
 
     fn post<T: DeserializeOwned>(&mut self, path: &str, form: &str) -> Result<T> {
         let response = self.client.post_form(path, form)?;
-        read(&Data::parse(&response)?)
+        self.read(path, &response)
     }
-}
 
-/// Returns the data of a response.
-fn read<T: DeserializeOwned>(data: &Data) -> Result<T> {
-    if let Some(warning) = data.warnings().first() {
-        bail!("the server warns: {warning}");
+    /// Returns the data of a response.
+    fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T> {
+        self.client.ensure_success(path, response)?;
+        let data = Data::parse(response)?;
+        if let Some(warning) = data.warnings().first() {
+            bail!("the server warns: {warning}");
+        }
+        data.read()
     }
-    data.read()
 }
 
 fn labels(map: &LabelMap) -> Result<Labels> {

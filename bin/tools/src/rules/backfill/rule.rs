@@ -300,12 +300,15 @@ fn matrix(
         }
         UNPROCESSABLE => Err(QueryError::Evaluation(response.error())),
         UNAVAILABLE => Err(QueryError::TooLarge(anyhow!(response.error()))),
-        _ => match read_data(&response)? {
-            Value::Matrix(streams) => Ok(streams),
-            Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {
-                Err(anyhow!("the server returned no matrix").into())
+        _ => {
+            client.ensure_success(path, &response)?;
+            match read_data(&response)? {
+                Value::Matrix(streams) => Ok(streams),
+                Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {
+                    Err(anyhow!("the server returned no matrix").into())
+                }
             }
-        },
+        }
     }
 }
 
