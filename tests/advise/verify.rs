@@ -93,6 +93,20 @@ const RENAME: &str =
 const CLEAR_VERB_OF_B: &str =
     "{source_labels: [job], regex: b, target_label: verb, replacement: ''}";
 
+/// `varve advise drops` writes such a file if all series are used. It was an error.
+#[test]
+fn a_file_without_relabel_rules_changes_nothing() {
+    let server = filled();
+    let (code, report) = check(&server, "sum(requests_total)", "", &[]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["unaffected"], 1, "{report}");
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("has no relabel rules: nothing changes"),
+        "{notes}"
+    );
+}
+
 #[test]
 fn only_expressions_that_select_dropped_or_changed_series_may_have_another_result() {
     let server = filled();

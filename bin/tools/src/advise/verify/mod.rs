@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use varve_advise::needs::{Needs, Reader, SelectionChange};
 use varve_config::file::parse_relabel_rules;
 use varve_context::QueryContext;
-use varve_ingest::relabel::{RelabelRuleState, Relabeling};
+use varve_ingest::relabel::{RelabelConfig, RelabelRuleState, Relabeling};
 use varve_model::Labels;
 use varve_model::labels::METRIC_NAME;
 use varve_promql::Features;
@@ -56,14 +56,18 @@ const FILE_SIZE_MAX: u64 = 64 << 20;
 pub(super) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let mut needs = Needs::default();
     let server = &args.view.server;
-    let notes = expressions::read(&args.expressions, &server.access, &mut needs)?;
+    let mut notes = expressions::read(&args.expressions, &server.access, &mut needs)?;
     ensure!(
         !needs.is_empty(),
         "no rule or dashboard was found: give --rules, --dashboards or --grafana"
     );
     let path = &args.relabel_rules;
     let text = read_text(path, FILE_SIZE_MAX).with_context(|| format!("read {path:?}"))?;
-    let relabeling = enforced(&text).with_context(|| format!("{path:?}"))?;
+    let configs = parse_relabel_rules(&text).with_context(|| format!("{path:?}"))?;
+    // `varve advise drops --write` writes such a file if all series are used.
+    if configs.is_empty() {
+        notes.push(format!("{path:?} has no relabel rules: nothing changes"));
+    }
     let time_ms = args
         .time
         .unwrap_or_else(|| Timestamp::now().as_millisecond());
@@ -73,7 +77,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
             time_ms,
             range_ms: i64::try_from(args.range.as_millis()).unwrap_or(i64::MAX),
         },
-        relabeling,
+        relabeling: enforced(configs).with_context(|| format!("{path:?}"))?,
         recorded: needs
             .readers()
             .filter_map(|(_, reader)| reader.record())
@@ -103,9 +107,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 }
 
 /// Compiles relabel rules as if each was enforced.
-fn enforced(text: &str) -> Result<Relabeling> {
-    let mut configs = parse_relabel_rules(text)?;
-    ensure!(!configs.is_empty(), "it has no relabel rules");
+fn enforced(mut configs: Vec<RelabelConfig>) -> Result<Relabeling> {
     for config in &mut configs {
         config.state = RelabelRuleState::Enforce;
         config.disable_on_use = false;
