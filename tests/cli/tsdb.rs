@@ -102,6 +102,27 @@ fn tree(dir: &Path) -> Vec<PathBuf> {
 
 /// They began an empty store among the files of Prometheus, with exit code 0. Blocks of Prometheus
 /// in a directory of Varve were never read.
+/// The error named no remedy.
+#[test]
+fn a_directory_that_a_server_has_open_is_an_error_that_names_another_command() {
+    let server = Server::start(&[]);
+    let dir = server.data_dir();
+    for (args, command) in [
+        (["tsdb", "compact", path(&dir)], "varve admin compact"),
+        (["tsdb", "analyze", path(&dir)], "varve admin snapshot"),
+    ] {
+        let output = varve(&args);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("in use by another process")
+                && said.contains("stop the server, or")
+                && said.contains(command),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn writers_refuse_a_directory_of_the_other_program() {
     let dir = TempDir::new().expect("make a temporary directory");

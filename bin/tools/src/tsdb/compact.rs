@@ -7,7 +7,7 @@ use varve_env::RealFs;
 use varve_env::damage::DamageReport;
 
 use super::args::CompactArgs;
-use super::source::{open_varve, varve_damage};
+use super::source::{add_remedy, open_varve, varve_damage};
 
 /// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage
 /// that was found.
@@ -15,7 +15,8 @@ use super::source::{open_varve, varve_damage};
 /// # Errors
 /// If the directory does not exist, is open elsewhere, or cannot be read or written.
 pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
-    let db = open_varve(&args.path, Arc::new(RealFs), None)?;
+    let db = open_varve(&args.path, Arc::new(RealFs), None)
+        .map_err(|error| add_remedy(error, "run varve admin compact SERVER"))?;
     let before = db.stats();
     let damage = varve_damage(&db, &args.path)?;
     db.compact_fully().context("compact")?;

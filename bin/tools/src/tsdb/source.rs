@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use varve_env::damage::{DamageKind, DamageReport};
 use varve_env::sample_totals::SampleTotals;
 use varve_env::{Fs, ReadOnlyFs, RealFs};
@@ -16,6 +16,7 @@ use varve_prometheus::losses::{
 };
 use varve_prometheus::recover::recover;
 use varve_system::machine;
+use varve_system::printing::error_chain;
 use varve_tsdb::{Db, Error, Options, ReadContext};
 
 use crate::data_dir::{Owner, ensure_varve, owner};
@@ -50,7 +51,8 @@ impl OfflineDb {
             None | Some(Ok(())) => {}
             Some(Err(TryLockError::WouldBlock)) => {
                 return Err(Error::Locked { path: lock_path })
-                    .with_context(|| format!("open data directory {path:?}"));
+                    .with_context(|| format!("open data directory {path:?}"))
+                    .map_err(|error| add_remedy(error, "read a snapshot (varve admin snapshot)"));
             }
             Some(Err(TryLockError::Error(error))) => {
                 return Err(error).with_context(|| format!("lock {lock_path:?}"));
@@ -114,6 +116,17 @@ pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>, verified: Option<TimeRang
         ..Options::default()
     };
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
+}
+
+/// Says what to do about a data directory that a server has open: stop the server, or another command.
+/// Returns other errors unchanged.
+pub(super) fn add_remedy(error: anyhow::Error, command: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Error::Locked { .. }) => {
+            anyhow!("{}; stop the server, or {command}", error_chain(&error))
+        }
+        _ => error,
+    }
 }
 
 /// Opens the blocks of a Prometheus directory, in ascending order of time. Adds their samples to the
