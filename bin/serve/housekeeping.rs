@@ -66,7 +66,7 @@ fn start_to_notify(app: Weak<App>) -> io::Result<()> {
         .map(drop)
 }
 
-/// Notifies of rejected writes, and of samples that are missing in results.
+/// Notifies of rejected writes, of which it logs the end, and of samples that are missing in results.
 fn notify_of_failures(app: &App, store: &Store) {
     let refusals = store.db.write_refusals_now();
     let rejected = (!refusals.is_empty()).then(|| {
@@ -76,6 +76,10 @@ fn notify_of_failures(app: &App, store: &Store) {
             refusals.join("; ")
         )
     });
+    let were_rejected = app.notifications.has(Topic::Writes);
+    if were_rejected && rejected.is_none() {
+        tracing::info!("Writes are stored again");
+    }
     app.notifications.set(Topic::Writes, rejected.as_deref());
 
     let missing = store.db.missing();

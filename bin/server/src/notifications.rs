@@ -117,6 +117,11 @@ impl Notifications {
         }
     }
 
+    /// Returns `true` if there is a notification of a topic.
+    pub fn has(&self, topic: Topic) -> bool {
+        self.state.lock().active.contains_key(&topic)
+    }
+
     /// Ends all streams, once their queued events are sent.
     pub fn close(&self) {
         let mut board = self.state.lock();

@@ -70,6 +70,18 @@ fn a_full_disk_rejects_writes_serves_queries_and_recovers_by_itself() {
         notifications(&server)
             .contains("Writes are rejected, queries are answered: the store cannot write its log")
     });
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["status", &server.http().url("")])
+        .output()
+        .expect("run varve");
+    let status = String::from_utf8_lossy(&status.stdout);
+    assert!(
+        status.contains("failed (senders repeat the requests)"),
+        "{status}"
+    );
+    let mut rows = status.lines().skip(1);
+    assert!(rows.all(|row| row.starts_with("  ")), "{status}");
+    assert!(!server.log().contains("Writes are stored again"));
 
     // The sender retries.
     wait_until("the disk to have space", || {
@@ -80,6 +92,7 @@ fn a_full_disk_rejects_writes_serves_queries_and_recovers_by_itself() {
         !notifications(&server).contains("Writes are rejected")
     });
     assert_eq!(count(&server), n_stored + SAMPLES);
+    assert_eq!(server.log().matches("Writes are stored again").count(), 1);
 }
 
 /// It was ready until the first write failed.
