@@ -144,7 +144,9 @@ fn top_and_senders_show_queries_and_writes() {
     }
     let senders = printed(&["senders"]);
     assert!(
-        senders.contains("127.0.0.1") && senders.lines().count() >= 2,
+        senders.contains("  series  ")
+            && senders.contains("127.0.0.1")
+            && senders.lines().count() >= 2,
         "{senders}"
     );
     assert!(

@@ -68,6 +68,12 @@ impl FromIterator<SeriesHash> for SeriesSample {
 }
 
 impl SeriesHash {
+    /// Returns the share of all hashes that are smaller, from 0 to 1.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.sent as f64 / u64::MAX as f64
+    }
+
     /// Creates a hash for tests.
     #[doc(hidden)]
     #[must_use]

@@ -1,4 +1,4 @@
-//! [`SeriesSketch`]: which series a sender sends, for the comparison of senders.
+//! [`SeriesSketch`]: which series a sender sends, for the comparison of senders, and how many.
 //!
 //! Two senders of series with the same labels store each sample twice, unless they are an HA pair. The
 //! sketch of a sender has the series with the smallest hashes of the requests of the last minutes,
@@ -23,12 +23,16 @@ pub(super) struct SeriesSketch {
     /// Ascending, with the time of the last request.
     series: Vec<(SeriesHash, i64)>,
     swept_ms: i64,
+    /// The largest hash before silent series were removed from a full sketch: up to it, all series
+    /// are known until the next removal. Larger ones come with the next requests.
+    max_before_sweep: Option<SeriesHash>,
 }
 
 impl SeriesSketch {
     /// Adds the series of a request.
     pub(super) fn add(&mut self, now_ms: i64, sample: &SeriesSample) {
         if now_ms - self.swept_ms > SILENT_MAX_MS / 10 {
+            self.max_before_sweep = self.max();
             self.series
                 .retain(|(_, last_ms)| now_ms - last_ms <= SILENT_MAX_MS);
             self.swept_ms = now_ms;
@@ -43,6 +47,18 @@ impl SeriesSketch {
                     self.series.truncate(LEN_MAX);
                 }
             }
+        }
+    }
+
+    /// Returns the number of series with a sample in the last minutes: below [`LEN_MAX`] the exact one,
+    /// else an estimate with a standard error of `1 / sqrt(LEN_MAX - 2)`.
+    pub(super) fn n_series(&self, now_ms: i64) -> u64 {
+        let max = self.max().or(self.max_before_sweep);
+        let n_known = self.up_to(max, now_ms).len();
+        match max {
+            None => n_known as u64,
+            // The largest hash sets the share, so it does not count.
+            Some(max) => (n_known.saturating_sub(1) as f64 / max.share()).round() as u64,
         }
     }
 
@@ -121,6 +137,28 @@ mod tests {
         assert_eq!(share(0..30_000, 0..10_000), None);
         let most = share(0..10_000, 2_000..10_000).unwrap();
         assert!((0.6..0.95).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn the_number_of_series_is_estimated() {
+        assert_eq!(SeriesSketch::default().n_series(0), 0);
+        assert_eq!(sketch(0..63).n_series(0), 63, "exact");
+        for n in [100, 1_000, 10_000, 100_000] {
+            let estimate = sketch(0..n).n_series(0);
+            assert!(
+                estimate.abs_diff(n) < n * 3 / 8,
+                "{n} series, estimated {estimate}"
+            );
+        }
+        let mut churning = sketch(0..10_000);
+        assert_eq!(churning.n_series(SILENT_MAX_MS + 1), 0);
+        // A fifth is silent. The first request after their removal does not have all others.
+        churning.add(SILENT_MAX_MS, &sample(2_000..10_000));
+        let before = churning.n_series(SILENT_MAX_MS + 1);
+        assert!((5_000..11_000).contains(&before), "{before}");
+        churning.add(SILENT_MAX_MS + 1, &sample(2_000..2_010));
+        assert!(churning.series.len() < LEN_MAX);
+        assert!(churning.n_series(SILENT_MAX_MS + 1).abs_diff(before) < before / 20);
     }
 
     #[test]

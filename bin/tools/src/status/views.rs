@@ -110,6 +110,7 @@ pub(super) const SENDERS: View = View {
         ("user agent", "/userAgent"),
         ("path", "/path"),
         ("samples/s", "/samplesPerSecond"),
+        ("series", "/series"),
         ("last", "/lastMs"),
         ("failed requests", "/failed"),
         ("last error", "/lastError"),

@@ -41,6 +41,9 @@ schema! {
         deduplicated: u64,
         /// Averaged over the previous and the current minute, or since the first request.
         samples_per_second: f64,
+        /// Series with a sample in the last ten minutes. From 64 on estimated, with a standard error
+        /// of 13 %.
+        series: u64,
         /// Requests of which not everything was stored.
         failed: u64,
         /// Empty if there was none.
@@ -93,6 +96,7 @@ impl WriteSender {
             user_agent: id.user_agent,
             path: id.path,
             samples_per_second: stats.samples_per_second(now_ms),
+            series: stats.n_series(now_ms),
             first_ms: stats.first_ms,
             last_ms: stats.last_ms,
             requests: stats.n_requests,
