@@ -9,7 +9,7 @@ import { printAge } from "../src/pages/jobs/list";
 import { sortJobs, toJobs } from "../src/pages/jobs/list_data";
 import { toNodes } from "../src/pages/jobs/nodes";
 import { spanOf } from "../src/pages/jobs/range";
-import { RULE_FILES, ruleStateOf } from "../src/pages/jobs/records";
+import { RULE_FILES, ruleStateOf, silenceOf } from "../src/pages/jobs/records";
 import type { Group } from "../src/pages/rules/data";
 import { check } from "./check";
 
@@ -138,3 +138,9 @@ test("missing, silent and failing rule files are told apart", () => {
   deepStrictEqual(of([], group("training-jobs", "training:job:pods")), [false, [0, 2, 3], [1], []]);
   deepStrictEqual(of([], group("training-gpus-slurm", "training:gpu:info")), [false, [1, 2, 3], [0], []]);
 });
+
+check("rules that were loaded a minute ago are not silent for two hours", silenceOf, [
+  [[60], "Rule files are loaded, but have recorded nothing yet: the configuration was loaded 60 s ago. Records follow some minutes after the series that they read."],
+  [[1200.4], "Rule files are loaded, but have recorded nothing in the 20 min since the configuration was loaded: the series that they read are missing."],
+  [[7200], "Rule files are loaded, but have recorded nothing for two hours: the series that they read are missing."],
+]);

@@ -31,6 +31,7 @@ function SenderTable({ senders }: { senders: Sender[] }) {
     { id: "sender", title: "Sender", value: nameOf, cell: (sender) => <><b>{nameOf(sender)}</b><div class="muted">{sender.userAgent}</div></>, isName: true },
     { id: "path", title: "Path", value: ({ path }) => path, cell: ({ path }) => <code>{path}</code>, isMinor: true },
     { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true, bar: true },
+    { id: "series", title: "Series", hint: "Series of the last ten minutes, from 64 on estimated, with a standard error of 13 %", value: ({ series }) => series, cell: ({ series }) => short(series, 3), isNumber: true, isMinor: true },
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
     { id: "requests", title: "Requests", value: ({ requests }) => requests, cell: ({ requests }) => count(requests), isNumber: true, isMinor: true },
     { id: "last", title: "Last request", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <span class={now - lastMs > SILENT_MS ? "tag warn" : ""}><Ago ms={lastMs} /></span>, isNumber: true },

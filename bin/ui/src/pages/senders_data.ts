@@ -11,6 +11,8 @@ export interface Sender {
   samples: number;
   deduplicated: number;
   samplesPerSecond: number;
+  /** Series of the last ten minutes, estimated above 63. */
+  series: number;
   failed: number;
   lastError: string;
   lastErrorMs: number;

@@ -14,13 +14,13 @@ import { type JobNow, loadChanges, loadJob } from "./job_data";
 import { type Job, gpusOf } from "./list_data";
 import { Age, AlertLink, PhaseTag, ofWanted, share } from "./list";
 import { RangeControl, type Span, type Steps, setSpan, spanOf, stepsOf } from "./range";
-import type { RuleState } from "./records";
+import type { LoadedRuleState } from "./records";
 import { NoRules, RuleNotice } from "./rule_notice";
 
 const POLL_MS = 30_000;
 const HEAT_POLL_MS = 60_000;
 
-export function JobPage({ id, rules }: { id: string; rules: Loaded<RuleState> }) {
+export function JobPage({ id, rules }: { id: string; rules: Loaded<LoadedRuleState> }) {
   const { params } = useAddress();
   const span = spanOf(params);
   const key = `${id} ${span.rangeMs} ${span.endMs ?? "now"}`;

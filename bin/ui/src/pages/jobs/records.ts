@@ -1,7 +1,8 @@
 /** The records of docs/mixin/training that the pages of jobs read, and which of its rule files are missing or fail. */
 
 import { request } from "../../api/client";
-import type { QueryData, VectorElement } from "../../api/types";
+import type { QueryData, RuntimeInfo, VectorElement } from "../../api/types";
+import { seconds } from "../../parts/format";
 import type { Group } from "../rules/data";
 
 /** Where the rule files are described. */
@@ -9,6 +10,8 @@ export const DOCS = "docs/mixin/training/README.md";
 /** Age up to which a record counts as recorded. */
 const RECENT_S = 7200;
 const RECORDS_MAX = 100;
+/** Time within which rules that were just loaded have recorded something, if their input exists. */
+const FIRST_RECORDS_S = 300;
 
 /** A rule file, or several of which one is enough. */
 export interface RuleFile {
@@ -43,6 +46,7 @@ export interface FailingRule {
   error: string;
 }
 
+/** The state of the rules that this server has loaded. */
 export interface RuleState {
   /** True if there is no record, and no rule of the pack is loaded. */
   isAbsent: boolean;
@@ -52,14 +56,31 @@ export interface RuleState {
   failing: FailingRule[];
 }
 
+/** A state of the rules, and for how many seconds this configuration has been loaded. */
+export interface LoadedRuleState extends RuleState {
+  loadedS: number;
+}
+
 /** Loads the names of recent records, and the rules of this server. */
-export async function loadRuleState(signal: AbortSignal): Promise<RuleState> {
+export async function loadRuleState(signal: AbortSignal): Promise<LoadedRuleState> {
   const start = Math.floor(Date.now() / 1000) - RECENT_S;
-  const [names, rules] = await Promise.all([
+  const [names, rules, runtime] = await Promise.all([
     request<string[]>("label/__name__/values", { params: { "match[]": '{__name__=~"training:.+"}', start, limit: RECORDS_MAX }, signal }),
     request<{ groups: Group[] }>("rules", { params: { exclude_alerts: "true" }, signal }),
+    request<RuntimeInfo>("status/runtimeinfo", { signal }),
   ]);
-  return ruleStateOf(new Set(names.data), rules.data.groups);
+  const { serverTime, lastConfigTime } = runtime.data;
+  const loadedS = (Date.parse(serverTime) - Date.parse(lastConfigTime)) / 1000;
+  return { ...ruleStateOf(new Set(names.data), rules.data.groups), loadedS };
+}
+
+/** Says for how long loaded files have recorded nothing. They cannot have recorded before they were loaded. */
+export function silenceOf(loadedS: number): string {
+  if (loadedS < FIRST_RECORDS_S) {
+    return `Rule files are loaded, but have recorded nothing yet: the configuration was loaded ${seconds(Math.round(loadedS))} ago. Records follow some minutes after the series that they read.`;
+  }
+  const time = loadedS < RECENT_S ? `in the ${seconds(Math.round(loadedS))} since the configuration was loaded` : "for two hours";
+  return `Rule files are loaded, but have recorded nothing ${time}: the series that they read are missing.`;
 }
 
 /**

@@ -4,14 +4,14 @@ import type { ComponentChildren } from "preact";
 import { plural } from "../../parts/format";
 import { type Loaded, useLoad } from "../../parts/load";
 import { ErrorBox, PageLink } from "../../parts/view";
-import { DOCS, RULE_FILES, type RuleFile, type RuleState, loadRuleState } from "./records";
+import { DOCS, type LoadedRuleState, RULE_FILES, type RuleFile, loadRuleState, silenceOf } from "./records";
 
 const POLL_MS = 60_000;
 /** Failing rules that are listed. The page of rules has the others. */
 const FAILING_SHOWN = 3;
 
 /** Loads the state of the rules. */
-export function useRuleState(): Loaded<RuleState> {
+export function useRuleState(): Loaded<LoadedRuleState> {
   return useLoad("training rules", loadRuleState, POLL_MS);
 }
 
@@ -27,14 +27,14 @@ export function NoRules() {
   );
 }
 
-export function RuleNotice({ loaded: { data, error, reload } }: { loaded: Loaded<RuleState> }) {
+export function RuleNotice({ loaded: { data, error, reload } }: { loaded: Loaded<LoadedRuleState> }) {
   if (error !== undefined) return <ErrorBox error={error} onRetry={reload} />;
   if (!data || data.isAbsent) return null;
-  const { missing, silent, failing } = data;
+  const { missing, silent, failing, loadedS } = data;
   return (
     <>
       {missing.length > 0 && <Notice title="Rule files of the training pack are missing." files={missing} />}
-      {silent.length > 0 && <Notice title="Rule files are loaded, but have recorded nothing for two hours: the series that they read are missing." files={silent} />}
+      {silent.length > 0 && <Notice title={silenceOf(loadedS)} files={silent} />}
       {failing.length > 0 && (
         <div class="message error" role="status">
           <div>
