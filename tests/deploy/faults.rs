@@ -175,7 +175,7 @@ fn alerts_of_the_process() {
     monitor.scrape(&server);
     assert!(!monitor.is_true("VarveDown") && !monitor.is_true("VarveRestarting"));
     // They use more than the least --memory.limit.
-    let many = (0..60_000).map(|i| {
+    let many = (0..150_000).map(|i| {
         series(
             &[("__name__", "many"), ("i", &i.to_string())],
             &[(now_ms(), 1.0)],
