@@ -12,6 +12,7 @@ use varve_config::settings::StoreOptions;
 use varve_context::{Interrupt, QueryContext};
 use varve_server::store::Store;
 use varve_tools::data_dir::ensure_not_foreign;
+use varve_tsdb::Db;
 use varve_tsdb::stats::ReplayStats;
 
 /// Opens the store on a blocking thread.
@@ -51,6 +52,7 @@ impl ReplayWatch {
         let ended = tokio::task::spawn_blocking(move || match store.db.wait_replayed(&waiting) {
             Ok(()) => {
                 report(&store.db.stats().replayed, started.elapsed());
+                report_imports(&store.db);
                 done();
                 Ok(())
             }
@@ -106,6 +108,18 @@ pub(super) fn loss(replayed: &ReplayStats) -> Option<String> {
             parts.join(", ")
         )
     })
+}
+
+/// Logs that blocks wait for an import. A start does not import them.
+fn report_imports(db: &Db) {
+    match db.waiting_imports() {
+        Ok(0) => {}
+        Ok(blocks) => tracing::warn!(
+            blocks,
+            "Blocks in the directory import are not part of the store: run varve admin import"
+        ),
+        Err(error) => tracing::error!(%error, "Could not list the blocks to import"),
+    }
 }
 
 /// Logs the result of a replay.

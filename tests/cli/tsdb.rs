@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use super::{check_alike, run, text, varve};
-use crate::harness::{Server, WriteRequest, missing, promtool, series};
+use crate::harness::{Server, WriteRequest, missing, promtool, series, wait_until};
 use crate::recovery::recorded;
 
 fn path(path: &Path) -> &str {
@@ -49,10 +49,11 @@ fn blocks_of(dir: &Path, times_s: &[i64]) {
 /// The import succeeded, and retention removed the blocks in the same second.
 #[test]
 fn blocks_older_than_the_retention_are_not_imported_unasked() {
-    let server = Server::start(&[
+    let flags = [
         "--storage.tsdb.retention.time=30d",
         "--web.enable-admin-api",
-    ]);
+    ];
+    let mut server = Server::start(&flags);
     let dir = TempDir::new().expect("make a temporary directory");
     let blocks = dir.path().join("blocks");
     let now_s = crate::harness::now_ms() / 1000;
@@ -82,6 +83,14 @@ fn blocks_older_than_the_retention_are_not_imported_unasked() {
         said.contains("would remove 1 of the blocks to import"),
         "{said}"
     );
+    // A start does not import them, and says so.
+    server.kill();
+    server.restart(&flags);
+    wait_until("a log line", || {
+        server
+            .log()
+            .contains("Blocks in the directory import are not part of the store")
+    });
     let imported = varve(&["admin", "import", "--expired", &server.http().url("")]);
     assert_eq!(text(&imported.stdout), "2 blocks are imported\n");
 }

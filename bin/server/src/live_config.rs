@@ -39,12 +39,19 @@ pub struct PreparedConfig {
 }
 
 impl PreparedConfig {
-    /// Checks what [`Config::load`] does not, for the start and for a reload. Blocks.
+    /// Checks what [`Config::load`] does not, for the start and for a reload. Logs what is valid
+    /// and seldom intended. Blocks.
     ///
     /// # Errors
     /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces
     /// are invalid.
     pub fn new(config: &Config) -> Result<Self> {
+        for variable in &config.global.empty_variables {
+            tracing::warn!(
+                variable,
+                "Environment variable in global.external_labels is not set or empty"
+            );
+        }
         let alerting = Notifier::prepare(config)?;
         if let Some(tracing) = &config.tracing {
             tracing.check_access().context("tracing")?;

@@ -166,6 +166,14 @@ impl Db {
         self.store.import(&self.path.join("import"))
     }
 
+    /// Returns the number of blocks in the directory `import`, which an import would add.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn waiting_imports(&self) -> Result<usize> {
+        self.store.waiting_imports(&self.path.join("import"))
+    }
+
     /// Returns the number of blocks in the directory `import` whose samples are all older than the
     /// retention, so that it would remove them soon after their import.
     ///

@@ -58,6 +58,12 @@ impl Store {
         Ok(paths.len())
     }
 
+    /// Returns the number of blocks of the next import. See
+    /// [`Db::waiting_imports`](crate::Db::waiting_imports).
+    pub(crate) fn waiting_imports(&self, dir: &Path) -> Result<usize> {
+        Ok(importable(&*self.options.fs, dir)?.len())
+    }
+
     /// Returns the number of blocks of the next import that are older than the retention. See
     /// [`Db::expired_imports`](crate::Db::expired_imports).
     ///

@@ -1,32 +1,28 @@
 //! Environment variables in the values of external labels, replaced as Go's `os.Expand` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Replaces `$NAME` and `${NAME}` in the values of labels by environment variables, and `$$` by
 /// `$`. Removes labels whose value becomes empty, since an empty value stands for a missing label.
-pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) {
-    let variable = |name: &str| {
-        let value = std::env::var_os(name)
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if value.is_empty() {
-            tracing::warn!(
-                variable = name,
-                "Environment variable in global.external_labels is not set or empty"
-            );
-        }
-        value
-    };
+/// Returns the names of variables that are not set or empty.
+pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) -> BTreeSet<String> {
+    let mut empty = BTreeSet::new();
     for value in labels.values_mut() {
-        *value = expand(value, variable);
+        *value = expand(value, |name| {
+            let found = std::env::var_os(name).unwrap_or_default();
+            if found.is_empty() {
+                empty.insert(name.to_owned());
+            }
+            found.to_string_lossy().into_owned()
+        });
     }
     labels.retain(|_, value| !value.is_empty());
+    empty
 }
 
 /// Returns the text with `$NAME` and `${NAME}` replaced by `variable(name)`, and `$$` by `$`. A
 /// dollar sign without a name stays; `${}` and an unclosed `${` are removed.
-fn expand(text: &str, variable: impl Fn(&str) -> String) -> String {
+fn expand(text: &str, mut variable: impl FnMut(&str) -> String) -> String {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -98,10 +94,11 @@ mod tests {
     fn an_empty_label_is_removed() {
         let labels = |value: &str| BTreeMap::from([("a".to_owned(), value.to_owned())]);
         let mut unset = labels("$VARVE_TEST_IS_NOT_SET");
-        expand_labels(&mut unset);
+        let names = BTreeSet::from(["VARVE_TEST_IS_NOT_SET".to_owned()]);
+        assert_eq!(expand_labels(&mut unset), names);
         assert_eq!(unset, BTreeMap::new());
         let mut escaped = labels("$$1");
-        expand_labels(&mut escaped);
+        assert_eq!(expand_labels(&mut escaped), BTreeSet::new());
         assert_eq!(escaped, labels("$1"));
     }
 }

@@ -86,6 +86,9 @@ pub struct GlobalConfig {
     /// [`EXTERNAL_LABELS_MAX`].
     #[serde(deserialize_with = "labels")]
     pub external_labels: BTreeMap<String, String>,
+    /// Environment variables in the external labels that are not set or empty.
+    #[serde(skip)]
+    pub empty_variables: BTreeSet<String>,
     /// The query log, relative to the directory of the configuration file. Default none.
     pub query_log_file: Option<PathBuf>,
 }
@@ -97,6 +100,7 @@ impl Default for GlobalConfig {
             evaluation_interval: Duration::from_secs(60),
             rule_query_offset: Duration::ZERO,
             external_labels: BTreeMap::new(),
+            empty_variables: BTreeSet::new(),
             query_log_file: None,
         }
     }
@@ -211,7 +215,8 @@ impl Config {
             .with_context(|| format!("read configuration file {path:?}"))?;
         let about = || format!("configuration file {path:?}");
         let mut config = Self::parse(&text).with_context(about)?;
-        environment::expand_labels(&mut config.global.external_labels);
+        config.global.empty_variables =
+            environment::expand_labels(&mut config.global.external_labels);
         let folder = path.parent().unwrap_or(Path::new(""));
         config
             .ingest
