@@ -83,9 +83,10 @@ impl WriteError {
         }
     }
 
-    /// Returns `true` if the request has no memory, or its samples have none in the heads.
+    /// Returns `true` if a memory limit rejected the request: that of all write requests
+    /// ([`WriteError::Busy`]), or that of the heads ([`Limit::HeadMemory`]).
     #[must_use]
-    pub fn is_out_of_memory(&self) -> bool {
+    pub fn exceeds_memory_limit(&self) -> bool {
         matches!(
             self.cause(),
             Self::Busy { .. }

@@ -43,7 +43,7 @@ fn a_store_without_memory_left_refuses_writes_with_503_and_goes_on_answering() {
         .expect("100,000 series take more than 1 MiB")
         .expect_status(503);
     assert!(!refused.header("retry-after").is_empty(), "{refused:?}");
-    let flag = "--storage.head.max-memory, of a shard: ";
+    let flag = "--storage.head.max-memory (share of one shard, in bytes): ";
     assert!(refused.text().contains(flag), "{refused:?}");
     let rejects = server.http().query("/api/v1/status/rejects", &[]).data();
     assert_eq!(rejects["rejects"][0]["reason"], "busy", "{rejects}");

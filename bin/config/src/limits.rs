@@ -20,7 +20,7 @@ fn setting(limit: Limit) -> Option<&'static str> {
         Limit::RulesAlertMemory => "half of --rules.max-memory-total",
         Limit::WritesMemory => "--ingest.bytes-in-flight-max",
         Limit::LoneWriteMemory => "--ingest.bytes-in-flight-max (times 2)",
-        Limit::HeadMemory => "--storage.head.max-memory, of a shard",
+        Limit::HeadMemory => "--storage.head.max-memory (share of one shard, in bytes)",
         Limit::TenantMemory => "tenants.limits.memory",
         Limit::TenantSamples => "tenants.limits.samples",
         Limit::TenantRange => "tenants.limits.range",

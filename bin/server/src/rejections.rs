@@ -139,7 +139,7 @@ impl RejectionLog {
 
 /// Returns the reason of a rejected request, as in `varve_ingest_requests_total`.
 fn name(error: &WriteError) -> &'static str {
-    if error.is_out_of_memory() {
+    if error.exceeds_memory_limit() {
         return "busy";
     }
     match error.cause() {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use varve_context::Limit;
 use varve_model::RejectionReason;
 use varve_otlp::WarningCounts;
+use varve_tsdb::Error;
 
 use crate::admission::{AdmissionStats, Exhausted};
 use crate::error::WriteError;
@@ -93,16 +95,19 @@ impl Counters {
             }
             Err(WriteError::Malformed(_)) => &mut stats.requests_malformed,
             Err(WriteError::TooLarge { .. }) => &mut stats.requests_too_large,
-            Err(error) if error.is_out_of_memory() => &mut stats.requests_busy,
+            Err(
+                WriteError::Busy { .. }
+                | WriteError::Store(Error::Limit {
+                    what: Limit::HeadMemory,
+                    ..
+                }),
+            ) => &mut stats.requests_busy,
             Err(WriteError::Throttled { resource, .. }) => {
                 stats.requests_throttled.entry(*resource).or_default()
             }
-            Err(
-                WriteError::Busy { .. }
-                | WriteError::Moved
-                | WriteError::Store(_)
-                | WriteError::PartialImport { .. },
-            ) => &mut stats.requests_failed,
+            Err(WriteError::Moved | WriteError::Store(_) | WriteError::PartialImport { .. }) => {
+                &mut stats.requests_failed
+            }
         };
         *requests += 1;
     }

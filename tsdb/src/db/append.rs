@@ -381,7 +381,11 @@ impl Db {
             }
         }
         // All shards have the same limit.
-        let full = self.store.shards.iter().find_map(|shard| shard.full());
+        let full = self
+            .store
+            .shards
+            .iter()
+            .find_map(|shard| shard.check_full().err());
         reasons.extend(full.map(|error| error.to_string()));
         reasons
     }

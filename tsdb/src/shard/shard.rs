@@ -213,14 +213,17 @@ impl Shard {
         self.check_size(&head, self.head_size_max)
     }
 
-    /// Returns why the head accepts no samples, if it is full.
+    /// Checks that the head is below its memory limit.
+    ///
     /// Does not wait for the lock of the head: the size may be that of the last check.
-    pub(crate) fn full(&self) -> Option<Error> {
+    ///
+    /// # Errors
+    /// [`Error::Limit`] with [`Limit::HeadMemory`].
+    pub(crate) fn check_full(&self) -> Result<()> {
         match self.head.try_read() {
             Some(head) => self.check_size(&head, self.head_size_max),
             None => check_head_size(self.head_size.load(Ordering::Relaxed), self.head_size_max),
         }
-        .err()
     }
 
     fn check_size(&self, head: &Head, size_max: usize) -> Result<()> {
