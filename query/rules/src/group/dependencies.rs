@@ -4,8 +4,6 @@
 //! the order of the file, so that their results equal the results of a sequential evaluation. All
 //! other rules are independent.
 
-use std::collections::BTreeSet;
-
 use varve_model::Matcher;
 use varve_model::labels::METRIC_NAME;
 use varve_promql::selectors;
@@ -38,83 +36,6 @@ pub(super) fn batches(rules: &[RuleDefinition]) -> Vec<Vec<usize>> {
         batches[level].push(idx);
     }
     batches
-}
-
-/// Recording rules of several groups in an order in which each one comes after those that it reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Levels {
-    /// The rules by index. The rules of a level read those of earlier levels only, but for
-    /// `cyclic`.
-    pub levels: Vec<Vec<usize>>,
-    /// Rules that read their own series, directly or through others. Each comes before the other
-    /// rules of its cycle, and after all that it reads outside of the cycle.
-    pub cyclic: Vec<usize>,
-}
-
-/// Orders recording rules, in whatever groups and files they are.
-#[must_use]
-pub fn levels(rules: &[&RuleDefinition]) -> Levels {
-    let reads = Reads {
-        rules,
-        selectors: rules
-            .iter()
-            .map(|rule| selectors(&rule.expr.tree))
-            .collect(),
-    };
-    let mut ordered = Levels {
-        levels: Vec::new(),
-        cyclic: Vec::new(),
-    };
-    let mut left: Vec<usize> = (0..rules.len()).collect();
-    while !left.is_empty() {
-        let mut level = left.clone();
-        level.retain(|&idx| reads.among(&left, idx).is_empty());
-        if level.is_empty() {
-            let in_cycle = left.iter().find(|&&idx| reads.is_first_cycle(&left, idx));
-            level.extend(in_cycle);
-            ordered.cyclic.extend(&level);
-        }
-        left.retain(|idx| !level.contains(idx));
-        ordered.levels.push(level);
-    }
-    ordered
-}
-
-/// Which rules read which others.
-struct Reads<'a> {
-    rules: &'a [&'a RuleDefinition],
-    selectors: Vec<Vec<Vec<Matcher>>>,
-}
-
-impl Reads<'_> {
-    /// Returns those of `others` that a rule may read.
-    fn among(&self, others: &[usize], idx: usize) -> Vec<usize> {
-        let others = others.iter().copied();
-        others
-            .filter(|&other| may_read(&self.selectors[idx], self.rules[other]))
-            .collect()
-    }
-
-    /// Returns `true` if a rule is in a cycle that reads nothing of `others` outside of the cycle: all
-    /// that it reads, directly or through others, read it, too. If each of `others` reads one of
-    /// them, there is such a cycle.
-    fn is_first_cycle(&self, others: &[usize], start: usize) -> bool {
-        let reached = self.reached(others, start);
-        let mut reached = reached.into_iter();
-        reached.all(|idx| self.reached(others, idx).contains(&start))
-    }
-
-    /// Returns those of `others` that a rule may read, directly or through others.
-    fn reached(&self, others: &[usize], start: usize) -> BTreeSet<usize> {
-        let mut reached = BTreeSet::new();
-        let mut to_visit = self.among(others, start);
-        while let Some(idx) = to_visit.pop() {
-            if reached.insert(idx) {
-                to_visit.extend(self.among(others, idx));
-            }
-        }
-        reached
-    }
 }
 
 fn writes_same(a: &RuleDefinition, b: &RuleDefinition) -> bool {
@@ -172,47 +93,6 @@ mod tests {
             expect,
             "{rules:?}"
         );
-    }
-
-    #[test]
-    fn rules_of_several_groups_are_ordered_by_what_they_read() {
-        let text = "groups:
-- name: g
-  rules: [{record: c, expr: a + b}, {record: a, expr: x}]
-- name: h
-  rules: [{record: b, expr: 'rate(a[5m])'}, {record: a, expr: y}]
-- name: i
-  rules:
-  - {record: n, labels: {state: free}, expr: 'n{state=\"all\"} - n{state=\"used\"}'}
-  - {record: n, labels: {state: all}, expr: x}
-  - {record: n, labels: {state: used}, expr: x + y}
-  - {record: last, expr: self + s}
-  - {record: after, expr: after offset 1m + self}
-  - {record: self, expr: self offset 1m}
-  - {record: s, expr: t + c}
-  - {record: t, expr: s}
-";
-        let parsed = parse(text, &Options::default()).unwrap();
-        let groups = &parsed.files[0].groups;
-        let rules: Vec<&RuleDefinition> = groups.iter().flat_map(|group| &group.rules).collect();
-        let expect = Levels {
-            levels: vec![
-                vec![1, 3, 5, 6],
-                vec![2, 4],
-                vec![0],
-                vec![9],
-                vec![8],
-                vec![10],
-                vec![7, 11],
-            ],
-            cyclic: vec![9, 8, 10],
-        };
-        assert_eq!(levels(&rules), expect);
-        let none = Levels {
-            levels: Vec::new(),
-            cyclic: Vec::new(),
-        };
-        assert_eq!(levels(&[]), none);
     }
 
     #[test]

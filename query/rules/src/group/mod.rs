@@ -1,7 +1,8 @@
 //! A group of rules: its definition, its schedule and its state.
 //!
 //! `evaluate` runs one evaluation, `dependencies` finds the rules that may run at the same time,
-//! `reload` carries state over to a changed group, `restart` loads the state before a restart.
+//! `levels` orders recording rules of several groups, `reload` carries state over to a changed group,
+//! `restart` loads the state before a restart.
 //!
 //! Invariants
 //! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`, as does
@@ -15,13 +16,14 @@ mod group;
 
 mod dependencies;
 mod evaluate;
+mod levels;
 mod reload;
 mod restart;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use dependencies::{Levels, levels};
 pub use evaluate::{EvaluationDurations, Mode};
 pub use group::{Group, GroupSettings, GroupStatus};
+pub use levels::{Levels, levels};
 pub use reload::RemovedGroup;
