@@ -2,8 +2,8 @@
 //! file of samples.
 //!
 //! The file is read once for its timestamps, then once for each group of windows whose samples fit
-//! in memory. Most files are one group. Samples may be in any order. Of several samples of a series
-//! with the same timestamp the first one counts, and floats before histograms.
+//! in memory. Most files are one group. Samples may be in any order. [`write_block`] says which of
+//! several samples with the same timestamp counts.
 //!
 //! A file does not say which version of OpenMetrics it is written in. It is read as 1.0, and if a
 //! line is invalid in it, as 2.0. Start timestamps of 2.0 are dropped.
@@ -439,7 +439,6 @@ mod tests {
         let row = |name: &str, timestamp_ms: i64, value: f64, is_histogram: bool| {
             (name.to_owned(), timestamp_ms, value, is_histogram)
         };
-        // Of two samples with a timestamp the first one counts, and a float before a histogram.
         let expect = [
             row("h", 7_200_000, 1.0, true),
             row("h", 7_201_000, 6.0, false),

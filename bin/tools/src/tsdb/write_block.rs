@@ -7,9 +7,15 @@ use std::sync::Arc;
 use anyhow::Result;
 use varve_env::{Fs, RealFs};
 use varve_model::histogram::Histogram;
-use varve_model::{Labels, Sample};
+use varve_model::{Labels, Sample, TimeRange};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
+
+/// The range of no times. Its hull with another range is that range.
+const NO_TIMES: TimeRange = TimeRange {
+    start_ms: i64::MAX,
+    end_ms: i64::MIN,
+};
 
 /// Samples of a series, in any order.
 #[derive(Debug, Clone, Default)]
@@ -28,32 +34,29 @@ pub(crate) struct Samples {
 pub(crate) fn write_block(
     output: &Path,
     name: &str,
-    series: HashMap<Labels, Samples>,
+    mut series: HashMap<Labels, Samples>,
 ) -> Result<(BlockMeta, u64)> {
-    let mut series: Vec<_> = series.into_iter().collect();
-    series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
-    let texts: BTreeSet<&str> = series
+    let mut sorted: Vec<Labels> = series.keys().cloned().collect();
+    sorted.sort_by(|a, b| a.iter().cmp(b.iter()));
+    let texts: BTreeSet<&str> = sorted
         .iter()
-        .flat_map(|(labels, _)| labels.iter())
+        .flat_map(Labels::iter)
         .flat_map(|(name, value)| [name, value])
         .collect();
     let symbols: Vec<&str> = texts.into_iter().collect();
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut writer = BlockWriter::create(&fs, output, name, &symbols)?;
-    let mut min_ms = i64::MAX;
-    let mut max_ms = i64::MIN;
+    let mut range = NO_TIMES;
     let mut n_repeated = 0;
-    for (labels, samples) in &series {
-        let mut samples = samples.clone();
+    for labels in &sorted {
+        let mut samples = series.remove(labels).unwrap_or_default();
         n_repeated += samples.sort();
-        let times = samples.time_range();
-        min_ms = min_ms.min(times.0);
-        max_ms = max_ms.max(times.1);
+        range = range.hull(samples.time_range());
         writer.add(labels.iter(), &samples.encode())?;
     }
     let description = Description {
-        min_ms,
-        max_ms: max_ms.saturating_add(1),
+        min_ms: range.start_ms,
+        max_ms: range.end_ms.saturating_add(1),
         ..Description::default()
     };
     Ok((writer.finish(description)?, n_repeated))
@@ -96,17 +99,13 @@ impl Samples {
         n_repeated
     }
 
-    /// Returns the first and the last timestamp of sorted samples.
-    fn time_range(&self) -> (i64, i64) {
+    /// Returns the range of the timestamps.
+    fn time_range(&self) -> TimeRange {
         let floats = self.floats.iter().map(|sample| sample.timestamp_ms);
-        let times = floats.chain(
-            self.histograms
-                .iter()
-                .map(|(timestamp_ms, _)| *timestamp_ms),
-        );
-        times.fold((i64::MAX, i64::MIN), |(min_ms, max_ms), timestamp_ms| {
-            (min_ms.min(timestamp_ms), max_ms.max(timestamp_ms))
-        })
+        let histograms = self.histograms.iter();
+        let histograms = histograms.map(|(timestamp_ms, _)| *timestamp_ms);
+        let times = floats.chain(histograms).map(TimeRange::at);
+        times.fold(NO_TIMES, TimeRange::hull)
     }
 
     /// Encodes sorted samples.
