@@ -31,7 +31,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "N", default_value = "128", value_parser = clap::value_parser!(u64).range(2..=NODES_MAX))]
     pub(crate) nodes: u64,
 
-    /// Time between the first and the last scrape
+    /// Simulated time, with one scrape per interval; the last scrape is one interval before its end
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = parse_duration)]
     pub(crate) duration: Duration,
 

@@ -10,7 +10,8 @@
 //!
 //! Invariants
 //! 1. Equal options give equal schedules, faults and samples.
-//! 2. Memory grows with nodes, jobs and faults, not with the duration.
+//! 2. Memory grows with the duration only by jobs, pods and faults, which are drawn before the first
+//!    scrape. Samples are sent scrape by scrape.
 
 mod alerts;
 mod args;
@@ -42,7 +43,7 @@ use args::{ClusterArgs, CountArgs, ScoreArgs, TrainingWriteArgs};
 use cluster::Cluster;
 use faults::{Fault, FaultOptions};
 use schedule::{Schedule, ScheduleOptions};
-use send::Senders;
+use send::{RETRY_MAX, Senders};
 
 use crate::output::print;
 use crate::parse::{now_ms, to_usize};
@@ -127,16 +128,7 @@ fn write(args: &TrainingWriteArgs) -> Result<()> {
         let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
         faults::write(&faults, BufWriter::new(file))?;
     }
-    let senders = Senders::start(&args.url);
-    for round in 0..n_rounds {
-        if args.live {
-            let due_ms = start_ms + round * interval_ms - now_ms();
-            std::thread::sleep(Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)));
-        }
-        cluster.step(round)?;
-        senders.send(cluster.series.bodies.drain(..))?;
-    }
-    senders.finish()?;
+    send(args, &mut cluster, start_ms, RETRY_MAX)?;
     print(format_args!(
         "start {}\nend {}\nseries {}\nsamples {}\nfaults {}\nseconds {:.1}\n",
         start_ms / 1000,
@@ -146,6 +138,38 @@ fn write(args: &TrainingWriteArgs) -> Result<()> {
         faults.len(),
         started.elapsed().as_secs_f64(),
     ))
+}
+
+/// Simulates and sends all scrapes.
+fn send(
+    args: &TrainingWriteArgs,
+    cluster: &mut Cluster,
+    start_ms: i64,
+    retry_max: Duration,
+) -> Result<()> {
+    let senders = Senders::start(&args.url, retry_max);
+    let sent = send_rounds(args, cluster, start_ms, &senders);
+    // If a connection has failed, this returns the reason.
+    senders.finish()?;
+    sent
+}
+
+/// Simulates and sends each scrape, with `--live` at its time.
+fn send_rounds(
+    args: &TrainingWriteArgs,
+    cluster: &mut Cluster,
+    start_ms: i64,
+    senders: &Senders,
+) -> Result<()> {
+    for round in 0..args.cluster.n_rounds() {
+        if args.live {
+            let due_ms = start_ms + round * args.cluster.interval_ms() - now_ms();
+            std::thread::sleep(Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)));
+        }
+        cluster.step(round)?;
+        senders.send(cluster.series.bodies.drain(..))?;
+    }
+    Ok(())
 }
 
 fn score(args: &ScoreArgs) -> Result<()> {
@@ -165,4 +189,36 @@ fn score(args: &ScoreArgs) -> Result<()> {
 fn open(path: &Path) -> Result<BufReader<File>> {
     let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
     Ok(BufReader::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_reached_fails_the_command_with_the_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let args = TrainingWriteArgs {
+            url: format!("http://{address}/api/v1/write"),
+            cluster: ClusterArgs {
+                nodes: 2,
+                duration: Duration::from_secs(3600),
+                interval: Duration::from_secs(1),
+                seed: 1,
+                faults_per_kind: 0,
+                decoys_per_kind: 0,
+            },
+            start: None,
+            truth: None,
+            live: false,
+        };
+        let (mut cluster, _) = cluster(&args.cluster, 0);
+        let error = send(&args, &mut cluster, 0, Duration::ZERO).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("Connection refused"), "{text}");
+    }
 }

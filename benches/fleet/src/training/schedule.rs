@@ -110,7 +110,8 @@ pub(super) struct Pod {
     pub(super) end: i64,
 }
 
-/// A time in which a node is new and has not passed its pre-flight test. It runs no pods.
+/// A time in which a node is new and has not passed its pre-flight test. It runs no pods with
+/// GPUs.
 #[derive(Debug, Clone)]
 pub(super) struct Absence {
     pub(super) node: usize,

@@ -105,7 +105,10 @@ pub(super) fn score(truth: &[Fault], alerts: &Alerts) -> Report {
 
 /// Returns `true` if an alert names the place of a fault while it is active.
 fn is_hit(fault: &Fault, firing: &Firing) -> bool {
-    if is_of_team(fault, firing) || is_of_lemon(fault, firing) {
+    if fault.kind == Kind::TeamWaits {
+        return is_of_team(fault, firing);
+    }
+    if is_of_lemon(fault, firing) {
         return true;
     }
     if !is_of_job(fault, firing) {
@@ -132,10 +135,7 @@ fn is_of_team(fault: &Fault, firing: &Firing) -> bool {
     let team = fault.job_id.split('/').next();
     let named = firing.label("team").map(String::as_str);
     let is_of_others = firing.label("job_id").or(firing.label("node")).is_some();
-    fault.kind == Kind::TeamWaits
-        && is_active(fault, firing, GRACE_MS)
-        && named == team
-        && !is_of_others
+    is_active(fault, firing, GRACE_MS) && named == team && !is_of_others
 }
 
 /// Returns `true` if an alert names only the node that fails again and again.
@@ -340,6 +340,8 @@ mod tests {
             r#"{"node":"n8"}"#,
             r#"{"team":"vision"}"#,
             r#"{"team":"robotics","node":"n1"}"#,
+            r#"{"team":"robotics","job_id":"robotics/j"}"#,
+            r#"{"job_id":"robotics/j"}"#,
             r#"{"node":"n6"}"#,
         ] {
             assert_eq!(n_false(other, 180_000), 1, "{other}");

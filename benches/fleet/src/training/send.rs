@@ -1,10 +1,11 @@
 //! Sends requests over one connection per stream. A full queue makes the generator wait.
 
+use std::sync::Once;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 
 use super::series::{Body, STREAMS};
 use crate::client::Client;
@@ -14,7 +15,10 @@ use crate::message::Version;
 const QUEUE_LEN: usize = 16;
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Maximum time for which a request is retried.
-const RETRY_MAX: Duration = Duration::from_secs(300);
+pub(super) const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Reports the reason of the first retry of all connections.
+static FIRST_RETRY: Once = Once::new();
 
 /// The connections.
 pub(super) struct Senders {
@@ -23,7 +27,8 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    pub(super) fn start(url: &str) -> Self {
+    /// Starts the connections. Each retries a request for `retry_max`.
+    pub(super) fn start(url: &str, retry_max: Duration) -> Self {
         let mut senders = Self {
             queues: Vec::new(),
             threads: Vec::new(),
@@ -34,7 +39,7 @@ impl Senders {
             senders.queues.push(queue);
             senders
                 .threads
-                .push(thread::spawn(move || send_all(&client, &bodies)));
+                .push(thread::spawn(move || send_all(&client, &bodies, retry_max)));
         }
         senders
     }
@@ -69,7 +74,7 @@ impl Senders {
     }
 }
 
-fn send_all(client: &Client, bodies: &Receiver<Vec<u8>>) -> Result<()> {
+fn send_all(client: &Client, bodies: &Receiver<Vec<u8>>, retry_max: Duration) -> Result<()> {
     for body in bodies {
         let since = Instant::now();
         loop {
@@ -79,16 +84,26 @@ fn send_all(client: &Client, bodies: &Receiver<Vec<u8>>) -> Result<()> {
                 Ok(response) => response.status >= 500 || response.status == 429,
                 Err(_) => true,
             };
-            if !is_retried || since.elapsed() > RETRY_MAX {
-                let response = response?;
-                let error = anyhow!(
+            let error = match response {
+                Ok(response) => anyhow!(
                     "the server returned {}: {}",
                     response.status,
                     response.text()
-                );
-                eprintln!("varve-bench: {error:#}");
+                ),
+                Err(error) => error,
+            };
+            if !is_retried {
                 return Err(error);
             }
+            if since.elapsed() >= retry_max {
+                return Err(error).with_context(|| {
+                    format!("a request failed for {} s", since.elapsed().as_secs())
+                });
+            }
+            FIRST_RETRY.call_once(|| {
+                let longest = retry_max.as_secs();
+                eprintln!("varve-bench: requests are retried for up to {longest} s: {error:#}");
+            });
             thread::sleep(BACKOFF);
         }
     }
