@@ -99,7 +99,7 @@ fn a_missing_token_is_one_error_that_names_the_flag() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert_eq!(text(&refused.stdout), "");
     let said = text(&refused.stderr);
-    assert_eq!(said.matches("401").count(), 1, "{said}");
+    assert_eq!(said.matches(" 401 ").count(), 1, "{said}");
     assert!(
         said.ends_with("Unauthorized: --token-file or --http.config.file gives the credentials\n"),
         "{said}"
