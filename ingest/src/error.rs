@@ -37,6 +37,15 @@ pub enum WriteError {
         /// The limit.
         limit: u64,
     },
+    /// The leader of the sender's HA pair has not sent a request since the start. Nothing was stored.
+    /// A retry helps once it has, or has been silent for the failover timeout (HTTP 503).
+    #[error(
+        "the leading server of the HA pair {cluster:?} has not sent a request since the start of Varve; nothing is stored, send the request again"
+    )]
+    NoLeaderYet {
+        /// The value of the cluster label.
+        cluster: Box<str>,
+    },
     /// A resource is exhausted. The series that needed it are not stored, all others are. A retry
     /// stores the missing ones (HTTP 503).
     #[error("{}", throttled(*.resource, .team, *.n_series))]

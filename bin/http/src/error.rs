@@ -317,7 +317,7 @@ impl ApiError {
             WriteError::Throttled { resource, .. } => {
                 (ErrorKind::Unavailable, Some(resource.limit()))
             }
-            WriteError::Moved => (ErrorKind::Unavailable, None),
+            WriteError::Moved | WriteError::NoLeaderYet { .. } => (ErrorKind::Unavailable, None),
             WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
             WriteError::Store(
                 Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. },
@@ -329,7 +329,9 @@ impl ApiError {
             ..Self::new(kind, error.to_string())
         };
         match cause {
-            WriteError::Busy { .. } => failed.rejected_write(queue_timeout_status),
+            WriteError::Busy { .. } | WriteError::NoLeaderYet { .. } => {
+                failed.rejected_write(queue_timeout_status)
+            }
             WriteError::Throttled { retry_after, .. } => {
                 let retry_after_s = retry_after
                     .as_millis()

@@ -3,6 +3,10 @@
 //! The first replica that sends a request leads. When it has been silent for the timeout, the next
 //! replica that sends a request takes over. The former leader does not become the leader again when
 //! it returns.
+//!
+//! After a start, nobody knows whether the leader still runs. Until it sends a request, or has been
+//! silent for the timeout, requests of the others are undecided: what they were to send during the
+//! downtime would be lost if they were standbys, and the leader had died meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -32,6 +36,8 @@ pub(super) struct Moment {
 pub(super) enum Decision {
     Leader,
     Standby,
+    /// The leader has not sent a request since the start. The request must be sent again.
+    Undecided,
     TooManyClusters,
 }
 
@@ -79,6 +85,8 @@ pub(super) struct Cluster {
     pub(super) since_ms: i64,
     pub(super) n_changes: u64,
     heard: Duration,
+    /// The leader has sent a request since the start.
+    has_sent: bool,
     standbys: Vec<(Box<str>, Duration)>,
     samples_deduplicated: u64,
 }
@@ -97,11 +105,16 @@ impl Election {
         };
         if *known.leader == *replica {
             known.heard = now.since_start;
+            known.has_sent = true;
             return Decision::Leader;
         }
         if now.since_start.saturating_sub(known.heard) < timeout {
             known.note_standby(replica, now.since_start);
-            return Decision::Standby;
+            return if known.has_sent {
+                Decision::Standby
+            } else {
+                Decision::Undecided
+            };
         }
         known.elect(replica, now);
         self.n_persisted_changes += 1;
@@ -119,6 +132,7 @@ impl Election {
         }
         let added = Cluster {
             heard: now.since_start,
+            has_sent: true,
             ..Cluster::restored(replica.into(), now.wall_ms, 0)
         };
         self.clusters.insert(cluster.clone(), added);
@@ -211,6 +225,7 @@ impl Cluster {
             since_ms,
             n_changes,
             heard,
+            has_sent: false,
             standbys: Vec::new(),
             samples_deduplicated: 0,
         }
@@ -224,6 +239,7 @@ impl Cluster {
         self.standbys.sort_by_key(|(_, heard)| Reverse(*heard));
         self.standbys.truncate(STANDBYS_MAX);
         (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
+        self.has_sent = true;
         // The number may come from a file and be the maximum.
         self.n_changes = self.n_changes.saturating_add(1);
     }
@@ -237,7 +253,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use super::Decision::{Leader, Standby, TooManyClusters};
+    use super::Decision::{Leader, Standby, TooManyClusters, Undecided};
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -343,8 +359,27 @@ mod tests {
     fn a_persisted_leader_has_the_whole_timeout_to_be_heard() {
         let mut election = Election::default();
         election.restore(named("c"), Cluster::restored("a".into(), 7, 3));
-        check(&mut election, &[(29, "b", Standby), (30, "b", Leader)]);
-        assert_eq!(election.clusters(at(30))[0].n_changes, 4);
+        check(
+            &mut election,
+            &[(29, "b", Undecided), (30, "b", Leader), (31, "a", Standby)],
+        );
+        assert_eq!(election.clusters(at(31))[0].n_changes, 4);
+    }
+
+    #[test]
+    fn a_persisted_leader_that_returns_has_standbys() {
+        let mut election = Election::default();
+        election.restore(named("c"), Cluster::restored("a".into(), 7, 3));
+        check(
+            &mut election,
+            &[
+                (1, "b", Undecided),
+                (2, "a", Leader),
+                (3, "b", Standby),
+                (31, "b", Standby),
+                (32, "b", Leader),
+            ],
+        );
     }
 
     #[test]

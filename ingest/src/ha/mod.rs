@@ -19,6 +19,7 @@
 //! 2. A new leader is on disk before its first sample is stored. A failed write is counted, and
 //!    [`Elections::save`] repeats it.
 //! 3. Downtime is not silence: after a start, each leader has the whole timeout to send a request.
+//!    Until then the other replicas must send again: nothing that they sent is dropped.
 //!
 //! Threads: one lock, held for a look-up, and for writing a small file when the leader changes.
 //! Crash: the old file or the new one.
@@ -37,6 +38,7 @@ use varve_env::{Clock, Error, Fs, StateFileError, SystemClock};
 use varve_model::{Labels, RejectionReason, TenantLabels};
 
 use crate::batch::RouteHasher;
+use crate::error::WriteError;
 use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::PersistedState;
 use crate::sender_labels::SenderLabels;
@@ -274,6 +276,20 @@ impl<'a> HaContext<'a> {
         }
     }
 
+    /// Fails if nobody knows whether the leader of the sender's pair still runs. Series of other
+    /// senders in the same request do not count: a relay that has both sends again anyway.
+    ///
+    /// # Errors
+    /// [`WriteError::NoLeaderYet`].
+    pub(crate) fn ensure_decided(&self) -> Result<(), WriteError> {
+        match self.own {
+            Some((member, Decision::Undecided)) => Err(WriteError::NoLeaderYet {
+                cluster: member.cluster.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the replica that sent the request: `cluster/replica`.
     pub(crate) fn replica(&self) -> Option<Box<str>> {
         let (member, _) = self.own?;
@@ -342,7 +358,7 @@ impl<'a> HaContext<'a> {
                     is_cacheable,
                 }
             }
-            Decision::Standby => Deduplication::Standby,
+            Decision::Standby | Decision::Undecided => Deduplication::Standby,
             Decision::TooManyClusters => Deduplication::Reject(RejectionReason::TooManyClusters {
                 clusters_max: CLUSTERS_MAX as u32,
             }),

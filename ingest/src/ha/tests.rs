@@ -41,7 +41,7 @@ fn a_leader_is_on_disk_before_its_decision_returns() {
     // Being heard first after a start does not make a leader.
     assert_eq!(
         after.decide(&ClusterName::persisted("c"), "b", TIMEOUT),
-        Decision::Standby
+        Decision::Undecided
     );
     // A known leader causes no write.
     let n_operations = fs.n_operations();

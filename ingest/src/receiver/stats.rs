@@ -97,6 +97,7 @@ impl Counters {
             Err(WriteError::TooLarge { .. }) => &mut stats.requests_too_large,
             Err(
                 WriteError::Busy { .. }
+                | WriteError::NoLeaderYet { .. }
                 | WriteError::Store(Error::Limit {
                     what: Limit::HeadMemory,
                     ..

@@ -139,7 +139,8 @@ impl<'a> Write<'a> {
     /// Starts to write a request of a sender. Looks up the routes of all its series.
     ///
     /// # Errors
-    /// If the decoded request takes too much memory.
+    /// If the decoded request takes too much memory, or the leader of the sender's HA pair is not
+    /// known yet.
     pub(crate) fn of_sender(
         receiver: &'a Receiver,
         mut permit: Permit<'a>,
@@ -159,6 +160,7 @@ impl<'a> Write<'a> {
         });
         let ha_pairs = receiver.ha.read().clone();
         let ha = HaContext::new(ha_pairs, &sender_labels, first_labels, &receiver.hasher);
+        ha.ensure_decided()?;
         let relabeling = receiver.relabeling();
         let scope = Scope::new(
             &receiver.hasher,

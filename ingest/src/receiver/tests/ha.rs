@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 struct Pairs {
     fixture: Fixture,
     elections: Arc<Elections>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Pairs {
@@ -22,10 +22,17 @@ impl Pairs {
         let pairs = Self {
             fixture: Fixture::new(Limits::for_tests()),
             elections,
-            _dir: dir,
+            dir,
         };
         pairs.set_timeout(HOUR);
         pairs
+    }
+
+    /// Forgets what is not on disk about the pairs.
+    fn restart(&mut self) {
+        let path = self.dir.path().join("ha");
+        self.elections = Arc::new(Elections::open(Arc::new(RealFs), path).0);
+        self.set_timeout(HOUR);
     }
 
     fn set_timeout(&self, failover_timeout: Duration) {
@@ -356,4 +363,27 @@ fn series_with_names_that_are_too_long_are_stored_and_counted() {
     assert_eq!(pairs.write(&[of("c", &long, 0)]), (1, 0));
     assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
     assert_eq!(pairs.elections.n_oversized(), 3);
+}
+
+/// The leader and the server died together, and the other replica has queued its samples.
+#[test]
+fn after_a_start_a_standby_sends_again_until_the_leader_has_sent_or_was_silent() {
+    let mut pairs = Pairs::new();
+    assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
+    pairs.restart();
+    let undecided = pairs.fixture.write(&[of("c", "b", 5)]).unwrap_err();
+    assert!(
+        matches!(&undecided, WriteError::NoLeaderYet { cluster } if &**cluster == "c"),
+        "{undecided}"
+    );
+    // The leader was silent for the timeout.
+    pairs.set_timeout(Duration::ZERO);
+    assert_eq!(pairs.write(&[of("c", "b", 5)]), (1, 0));
+    pairs.set_timeout(HOUR);
+    assert_eq!(pairs.write(&[of("c", "a", 10)]), (0, 1));
+    // The leader sends.
+    pairs.restart();
+    assert!(pairs.fixture.write(&[of("c", "a", 10)]).is_err());
+    assert_eq!(pairs.write(&[of("c", "b", 15)]), (1, 0));
+    assert_eq!(pairs.write(&[of("c", "a", 20)]), (0, 1));
 }

@@ -189,6 +189,7 @@ fn log_kind(error: &WriteError) -> &'static str {
         WriteError::Busy { .. } => "busy",
         WriteError::Throttled { resource, .. } => resource.name(),
         WriteError::Moved => "moved",
+        WriteError::NoLeaderYet { .. } => "no_leader_yet",
         WriteError::Store(Error::Limit { what, .. }) => what.name(),
         WriteError::Store(Error::Poisoned { .. }) => "poisoned",
         WriteError::Store(Error::Io { .. }) => "io",
