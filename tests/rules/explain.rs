@@ -1,13 +1,13 @@
-//! `varve rules explain`, `backtest` and `backfill`, and groups in dry run.
+//! `varve rules explain` and `backtest`, and groups in dry run.
 
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
 use super::{Fixture, query, write};
-use crate::harness::{WriteRequest, now_ms, series, wait_for, wait_until};
+use crate::harness::{WriteRequest, now_ms, series, wait_until};
 
-fn varve(args: &[&str]) -> Output {
+pub(super) fn varve(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_varve"))
         .args(args)
         .output()
@@ -104,7 +104,7 @@ fn an_explanation_names_the_step_that_leaves_no_series() {
 
 /// Writes a sample of `m` every 10 s of the last 20 minutes: 5 from 10 to 5 minutes ago, otherwise 1. Returns the time
 /// of the first 5 in milliseconds.
-fn write_history(fixture: &Fixture) -> i64 {
+pub(super) fn write_history(fixture: &Fixture) -> i64 {
     let now = now_ms() / 10_000 * 10_000;
     let value = |ago_s: i64| {
         if (300..600).contains(&ago_s) {
@@ -200,113 +200,6 @@ fn a_backtest_finds_when_alerts_would_have_fired_and_writes_nothing() {
     );
     assert!(error(rules, &[("end", "1")]).starts_with("invalid parameter \"start\": "));
     assert!(error(rules, &[("start", "2"), ("end", "1")]).contains("must not be before start"));
-}
-
-#[test]
-fn a_backfill_writes_recording_rules_over_history_once() {
-    let fixture = Fixture::start_with("groups: []", &["--web.enable-admin-api"]);
-    let from_ms = write_history(&fixture);
-    // A rule reads a later one of the same group, and one of another file.
-    let first = "groups: [{name: g, interval: 10s, rules: [
-        {record: 'r:twice', expr: 2 * r:sum}, {record: 'r:sum', expr: sum(r:high), labels: {l: x}},
-        {record: 'r:self', expr: 'count(r:self offset 10s) or vector(0)'}, {alert: A, expr: m}]}]";
-    let second = "groups: [{name: h, interval: 10s, rules: [{record: 'r:high', expr: m > 1}]}]";
-    let files = [("first.yml", first), ("second.yml", second)].map(|(name, rules)| {
-        let path = fixture.config.dir().join(name);
-        std::fs::write(&path, rules).expect("write the file");
-        path.display().to_string()
-    });
-    let dir = fixture.server.data_dir().display().to_string();
-    let url = fixture.http().url("");
-    let [start, end] = [0, 450].map(|s| (from_ms / 1000 + s).to_string());
-    let run = || {
-        let output = varve(&[
-            "rules", "backfill", &url, &files[0], &files[1], "--path", &dir, "--start", &start,
-            "--end", &end,
-        ]);
-        assert!(output.status.success(), "{output:?}");
-        let [stdout, stderr] =
-            [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
-        assert!(
-            stderr.contains("rule \"r:self\" reads its own series"),
-            "{stderr}"
-        );
-        stdout
-    };
-    let text = run();
-    // The history has the value 5 for 300 seconds, and is 1 afterwards.
-    for rule in ["r:high", "r:sum", "r:twice"] {
-        assert!(text.contains(&format!("{rule}: 30 new samples")), "{text}");
-    }
-    let found = |query: &str, after_s: i64| {
-        let time = (from_ms / 1000 + after_s).to_string();
-        let params = [("query", query), ("time", &time)];
-        let data = fixture.http().query("/api/v1/query", &params).data();
-        data["result"].clone()
-    };
-    let first = wait_for("the samples", || {
-        Some(found("r:twice[10m]", 450)).filter(|found| found[0]["values"].as_array().is_some())
-    });
-    assert_eq!(first[0]["metric"], json!({"__name__": "r:twice", "l": "x"}));
-    let values = first[0]["values"].as_array().expect("a list");
-    assert!(
-        values.len() == 30 && values.iter().all(|sample| sample[1] == "10"),
-        "{first}"
-    );
-    // The series end when they have no value any more, not after the lookback of five minutes.
-    for (after_s, n_series) in [(290, 1), (320, 0)] {
-        let current = found("r:twice", after_s);
-        assert_eq!(
-            current.as_array().map(Vec::len),
-            Some(n_series),
-            "{after_s}"
-        );
-    }
-
-    assert!(run().contains("r:twice: 0 new samples"));
-    assert_eq!(found("r:twice[10m]", 450), first);
-}
-
-#[test]
-fn a_backfill_leaves_out_evaluations_that_fail() {
-    let fixture = Fixture::start_with("groups: []", &["--web.enable-admin-api"]);
-    let from_ms = write_history(&fixture);
-    let now_ms = from_ms + 590_000;
-    let other: Vec<_> = (0..5)
-        .map(|i| (now_ms - 300_000 + i * 10_000, 1.0))
-        .collect();
-    fixture
-        .http()
-        .write(&WriteRequest::new([series(
-            &[("__name__", "m"), ("a", "1"), ("b", "2")],
-            &other,
-        )]))
-        .expect_status(204);
-    let rules =
-        "groups: [{name: g, interval: 10s, rules: [{record: r, expr: vector(1) * on () m}]}]";
-    let file = fixture.config.dir().join("rules.yml");
-    std::fs::write(&file, rules).expect("write the file");
-    let (file, dir) = (
-        file.display().to_string(),
-        fixture.server.data_dir().display().to_string(),
-    );
-    let url = fixture.http().url("");
-    let [start, end] = [0, 580].map(|s| (from_ms / 1000 + s).to_string());
-    let output = varve(&[
-        "rules", "backfill", &url, &file, "--path", &dir, "--start", &start, "--end", &end,
-    ]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
-    // The second series is there from the 29th evaluation on, to the end because of the lookback.
-    assert!(
-        stdout.contains("r: 29 new samples, 29 failed evaluations"),
-        "{stdout}"
-    );
-    assert!(
-        stderr.contains("rule \"r\" fails at ") && stderr.contains("many-to-many"),
-        "{stderr}"
-    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Recording and alerting rules of a running server.
 
 mod api;
+mod backfill;
 mod explain;
 mod late;
 mod like_prometheus;

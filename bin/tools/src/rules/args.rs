@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use varve_model::TimeRange;
 use varve_system::quantity::parse_duration;
 
+use crate::report::time;
 use crate::server_args::{RuleFilesArgs, ViewArgs, not_a_server, path_not_a_server};
 use crate::time::parse_time_ms;
 
@@ -61,13 +63,13 @@ pub struct BacktestArgs {
 /// Arguments of `varve rules backfill`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Rules may read those of other files. The server needs --web.enable-admin-api. Samples that the server has already are not written again."
+    after_help = "Rules may read those of other files. The server needs --web.enable-admin-api. Samples that the server has already are not written again. After a failure, the samples of the rules that were printed remain; run it again to write the rest."
 )]
 pub struct RulesBackfillArgs {
     #[command(flatten)]
     pub(super) rules: RuleFilesArgs,
 
-    /// Data directory of the server
+    /// Data directory of the running server, on this machine
     #[arg(long, value_name = "DIR")]
     pub(super) path: PathBuf,
 
@@ -92,6 +94,29 @@ pub(super) struct RangeArgs {
 }
 
 impl RangeArgs {
+    /// Returns the range, of which no part is in the future.
+    ///
+    /// # Errors
+    /// If the start is not before the end, or the end is in the future.
+    pub(super) fn past(&self) -> Result<TimeRange> {
+        let range = self.range();
+        let TimeRange { start_ms, end_ms } = range;
+        ensure!(
+            start_ms < end_ms,
+            "--start: {} must be before --end: {}",
+            time(start_ms),
+            time(end_ms)
+        );
+        let now_ms = Timestamp::now().as_millisecond();
+        ensure!(
+            end_ms <= now_ms,
+            "--end: {} must not be after now: {}",
+            time(end_ms),
+            time(now_ms)
+        );
+        Ok(range)
+    }
+
     /// Returns the range.
     pub(super) fn range(&self) -> TimeRange {
         TimeRange {

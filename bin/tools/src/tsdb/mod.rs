@@ -23,7 +23,7 @@ mod list;
 mod source;
 mod write_block;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -72,18 +72,19 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
 }
 
 /// Puts the Prometheus blocks of a directory where the server of the data directory `path` imports
-/// them from.
+/// them from. Returns the new directory there, which an import removes; `None` without blocks.
 ///
 /// # Errors
 /// If a block is damaged, or another import is running, and for I/O errors.
-pub(crate) fn stage_blocks(blocks: &Path, path: &Path) -> Result<()> {
-    import::stage(&ImportArgs {
+pub(crate) fn stage_blocks(blocks: &Path, path: &Path) -> Result<Option<PathBuf>> {
+    let staged = import::stage(&ImportArgs {
         source: blocks.to_owned(),
         path: path.to_owned(),
         block_labels: Vec::new(),
         external_labels: Vec::new(),
-    })?
-    .ensure_complete()
+    })?;
+    staged.ensure_complete()?;
+    Ok(staged.dir)
 }
 
 /// Prints damage and what became of the samples, if some are lost, and returns the exit code.

@@ -5,15 +5,23 @@
 //! are evaluated and imported before those of the next one, so each one reads the samples of the
 //! same backfill, and of the same time, where a running server may still read those of one interval
 //! before. A series that ends gets a staleness marker, as a running server writes it. Samples that
-//! the server has already are left out, so a repetition writes nothing.
+//! the server has already are left out, so a repetition writes nothing. It does not see the markers
+//! that the server has: where a rule finds a sample now, the sample counts as new, but the marker
+//! remains.
 //!
 //! Bounds: [`rule::STEPS_MAX`] evaluations per request, and fewer where the server or the client
-//! rejects the result as too large; [`blocks::SAMPLES_MAX`] samples in memory.
+//! rejects the result as too large; [`blocks::SIZE_MAX`] bytes of samples and labels in memory; the
+//! pauses of a request that is repeated, in `request`.
 //!
-//! Crash: imported levels remain. A repetition evaluates everything again and writes the rest.
+//! Crash: imported levels remain. Blocks of the next one may be in the directory `import` of the
+//! server. A repetition imports them, evaluates everything again and writes the rest.
 
 mod blocks;
+mod request;
 mod rule;
+mod server;
+#[cfg(test)]
+mod testing;
 
 use std::time::Duration;
 
@@ -22,31 +30,29 @@ use varve_advise::counted;
 use varve_model::TimeRange;
 use varve_prometheus::recover::WINDOW_MS;
 use varve_promql::Features;
-use varve_rules::file::{self, GroupDefinition, Options, RuleDefinition, RuleKind};
+use varve_rules::file::{self, GroupDefinition, GroupState, Options, RuleDefinition, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, levels};
 
 use self::blocks::Blocks;
 use self::rule::{Rule, Times};
+use self::server::Server;
 use super::args::RulesBackfillArgs;
 use crate::scratch_dir::ScratchDir;
 
 /// Evaluates the rules of files and imports their samples.
 pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
-    ensure!(
-        args.path.is_dir(),
-        "--path: {:?} is not a directory",
-        args.path
-    );
-    let mut client = args.rules.client()?;
-    let range = args.range.range();
-    let mut rules = read_rules(args, range)?;
+    let range = args.range.past()?;
+    let client = args.rules.client()?;
+    let groups = read_groups(args)?;
+    let mut server = Server::new(client, &args.path)?;
+    let range = server.kept(range)?;
+    let mut rules = recording_rules(groups, args, range)?;
     let definitions: Vec<&RuleDefinition> = rules.iter().map(|rule| &rule.definition).collect();
     let ordered = levels(&definitions);
     for &idx in &ordered.cyclic {
         eprintln!(
-            "rule {:?} reads its own series, directly or through others: it does not see the samples that this \
-             backfill writes for them",
+            "rule {:?} depends on itself: its own earlier samples of this backfill are not visible to it",
             rules[idx].definition.name
         );
     }
@@ -61,12 +67,12 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
         for window in windows(first_ms, range.end_ms) {
             for &idx in level {
                 let rule = &mut rules[idx];
-                rule.evaluate(&mut client, window, &mut blocks)
+                rule.evaluate(&mut server.client, window, &mut blocks)
                     .with_context(|| format!("rule {:?}", rule.definition.name))?;
             }
             blocks.flush()?;
         }
-        blocks.import(&mut client, &args.path)?;
+        blocks.import(&mut server)?;
         for &idx in level {
             println!("{}", rules[idx].summary());
         }
@@ -81,13 +87,19 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the recording rules of the files, in file order.
-fn read_rules(args: &RulesBackfillArgs, range: TimeRange) -> Result<Vec<Rule>> {
+/// A group and the path of its file.
+struct FileGroup {
+    path: String,
+    group: GroupDefinition,
+}
+
+/// Returns the groups of the files, in file order, but for those in dry run.
+fn read_groups(args: &RulesBackfillArgs) -> Result<Vec<FileGroup>> {
     let options = Options {
         features: Features::all(),
         ..Options::default()
     };
-    let mut rules = Vec::new();
+    let mut groups = Vec::new();
     for path in args.rules.files()? {
         let text = std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))?;
         let parsed = file::parse(&text, &options).map_err(|errors| {
@@ -95,13 +107,34 @@ fn read_rules(args: &RulesBackfillArgs, range: TimeRange) -> Result<Vec<Rule>> {
             anyhow::anyhow!("{path:?}: {}", errors.join("; "))
         })?;
         for group in parsed.files.into_iter().flat_map(|file| file.groups) {
-            let times = times(args, range, &path.to_string_lossy(), &group)?;
-            let records = group
-                .rules
-                .into_iter()
-                .filter(|rule| matches!(rule.kind, RuleKind::Recording));
-            rules.extend(records.map(|rule| Rule::new(rule, group.limit, times)));
+            if group.state == GroupState::DryRun {
+                eprintln!(
+                    "group {:?} of {path:?} is in dry run and not written",
+                    group.name
+                );
+                continue;
+            }
+            let path = path.to_string_lossy().into_owned();
+            groups.push(FileGroup { path, group });
         }
+    }
+    Ok(groups)
+}
+
+/// Returns the recording rules of groups, in the same order.
+fn recording_rules(
+    groups: Vec<FileGroup>,
+    args: &RulesBackfillArgs,
+    range: TimeRange,
+) -> Result<Vec<Rule>> {
+    let mut rules = Vec::new();
+    for FileGroup { path, group } in groups {
+        let times = times(args, range, &path, &group)?;
+        let records = group
+            .rules
+            .into_iter()
+            .filter(|rule| matches!(rule.kind, RuleKind::Recording));
+        rules.extend(records.map(|rule| Rule::new(rule, group.limit, times)));
     }
     Ok(rules)
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result, anyhow, ensure};
 use jiff::Timestamp;
 use varve_advise::counted;
-use varve_client::{Client, ResponseTooLarge, encode_form};
+use varve_client::Client;
 use varve_model::labels::METRIC_NAME;
 use varve_model::staleness::{STALE_NAN_BITS, is_stale_nan};
 use varve_model::{Labels, Matcher, Sample, TimeRange};
@@ -13,17 +13,14 @@ use varve_promql::{print, print_matchers};
 use varve_rules::file::RuleDefinition;
 
 use super::blocks::Blocks;
-use crate::query::response::{Labels as LabelMap, Stream, Value, read_data};
+use super::request::{QueryError, matrix};
+use crate::query::response::{Labels as LabelMap, Stream};
 
 /// Maximum number of evaluations per request. Servers accept 11,000 by default.
 pub(super) const STEPS_MAX: i64 = 500;
 /// Maximum number of evaluations of a rule that fail.
 const FAILURES_MAX: usize = 100;
-/// Status of a query whose evaluation fails.
-const UNPROCESSABLE: u16 = 422;
-/// Status of a query that has taken too long, or has found no memory.
-const UNAVAILABLE: u16 = 503;
-/// What an expression reads of its request, and which differs between a range and an instant.
+/// Functions whose value depends on the start, end or step of the request.
 const REQUEST_TIMES: [&str; 4] = ["start()", "end()", "step()", "range()"];
 
 /// The times of the samples of a group: those of its evaluations, less its query offset.
@@ -51,16 +48,6 @@ pub(super) struct Rule {
     current: HashSet<Labels>,
     n_samples: usize,
     n_failures: usize,
-}
-
-/// The error of a request.
-#[derive(Debug)]
-enum QueryError {
-    /// The evaluation fails, as it would in a running server.
-    Evaluation(String),
-    /// The result is too large or takes too long. Fewer evaluations may succeed.
-    TooLarge(anyhow::Error),
-    Other(anyhow::Error),
 }
 
 impl Times {
@@ -95,8 +82,9 @@ impl Rule {
 
     /// Adds the samples of a window that the server does not have. Windows ascend.
     ///
-    /// A request that fails is repeated for half as many evaluations, down to one. If the evaluation
-    /// of that one fails, it has no samples, as in a running server.
+    /// A request whose evaluation fails or which is too large is repeated for half as many
+    /// evaluations, down to one. If the evaluation of that one fails, it has no samples, as in a
+    /// running server.
     pub(super) fn evaluate(
         &mut self,
         client: &mut Client,
@@ -115,8 +103,10 @@ impl Rule {
                 start_ms: left.start_ms,
                 end_ms: left.start_ms + (n_steps - 1) * interval_ms,
             };
-            match self.query(client, part) {
-                Ok((result, known)) => self.add(part, result, known, blocks)?,
+            let found = self.query(client, part);
+            let found = found.and_then(|series| Ok((series, self.known_times(client, part)?)));
+            match found {
+                Ok((series, known)) => self.add(part, series, known, blocks)?,
                 Err(QueryError::Evaluation(_) | QueryError::TooLarge(_)) if n_steps > 1 => {
                     n_steps_max = n_steps / 2;
                     continue;
@@ -132,12 +122,12 @@ impl Rule {
         Ok(())
     }
 
-    /// Returns the series of the rule, and the times at which the server has samples of them.
+    /// Evaluates the rule at the times of a part. Returns its series.
     fn query(
         &self,
         client: &mut Client,
         part: TimeRange,
-    ) -> Result<(HashMap<Labels, Vec<Sample>>, KnownTimes), QueryError> {
+    ) -> Result<HashMap<Labels, Vec<Sample>>, QueryError> {
         let params = [
             ("query", print(&self.definition.expr.tree)),
             ("start", seconds(part.start_ms)),
@@ -145,29 +135,28 @@ impl Rule {
             ("step", seconds(self.times.interval_ms)),
         ];
         let result = matrix(client, "/api/v1/query_range", &params)?;
-        let series = self.recorded_series(&result)?;
+        self.recorded_series(&result)
+    }
+
+    /// Returns the times of a part at which the server has samples of the rule. Staleness markers are
+    /// not among them.
+    fn known_times(&self, client: &mut Client, part: TimeRange) -> Result<KnownTimes, QueryError> {
+        let labels_of_rule = self.definition.labels.iter();
+        let labels_of_rule = labels_of_rule.map(|(name, value)| (&**name, &**value));
         let matchers: Vec<Matcher> = [(METRIC_NAME, &*self.definition.name)]
             .into_iter()
-            .chain(
-                self.definition
-                    .labels
-                    .iter()
-                    .map(|(name, value)| (&**name, &**value)),
-            )
+            .chain(labels_of_rule)
             .map(|(name, value)| Matcher::equal(name, value))
             .collect();
-        let selector = format!(
-            "{}[{}ms]",
-            print_matchers(&matchers),
-            part.end_ms - part.start_ms + 1
-        );
+        let duration_ms = part.end_ms - part.start_ms + 1;
+        let selector = format!("{}[{duration_ms}ms]", print_matchers(&matchers));
         let params = [("query", selector), ("time", seconds(part.end_ms))];
         let mut known = KnownTimes::new();
         for stream in &matrix(client, "/api/v1/query", &params)? {
             let times = samples(stream).map(|sample| sample.timestamp_ms);
             known.insert(labels(&stream.metric)?, times.collect());
         }
-        Ok((series, known))
+        Ok(known)
     }
 
     /// Returns a result with the labels of the rule.
@@ -274,47 +263,6 @@ impl Rule {
     pub(super) fn has_failed(&self) -> bool {
         self.n_failures > 0
     }
-}
-
-impl From<anyhow::Error> for QueryError {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-/// Sends a query and returns its result, a matrix.
-fn matrix(
-    client: &mut Client,
-    path: &str,
-    params: &[(&str, String)],
-) -> Result<Vec<Stream>, QueryError> {
-    let response = match client.post_form(path, &encode_form(params)) {
-        Ok(response) => response,
-        Err(error) if error.is::<ResponseTooLarge>() => return Err(QueryError::TooLarge(error)),
-        Err(error) => return Err(error.into()),
-    };
-    match response.status {
-        // Varve's errors of limits. Another server has evaluated nothing either.
-        UNPROCESSABLE if is_limit(&response.error()) => {
-            Err(QueryError::TooLarge(anyhow!(response.error())))
-        }
-        UNPROCESSABLE => Err(QueryError::Evaluation(response.error())),
-        UNAVAILABLE => Err(QueryError::TooLarge(anyhow!(response.error()))),
-        _ => {
-            client.ensure_success(path, &response)?;
-            match read_data(&response)? {
-                Value::Matrix(streams) => Ok(streams),
-                Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {
-                    Err(anyhow!("the server returned no matrix").into())
-                }
-            }
-        }
-    }
-}
-
-/// Returns `true` if the error of a query is that of a limit: of memory, or of samples.
-fn is_limit(error: &str) -> bool {
-    error.contains("exceeds the limit of") || error.contains("too many samples")
 }
 
 fn samples(stream: &Stream) -> impl Iterator<Item = Sample> {

@@ -48,6 +48,8 @@ impl ImportArgs {
 
 /// The result of building blocks.
 pub(super) struct Staged {
+    /// Where the blocks wait for an import; `None` if there are none.
+    pub(super) dir: Option<PathBuf>,
     damage: DamageReport,
     built: Built,
     totals: SampleTotals,
@@ -123,8 +125,9 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Staged> {
     let built = staging.built();
     let totals = staging.totals().clone();
     let source_ranges = staging.source_ranges().to_vec();
-    staging.hand_over(&*fs, &args.path.join("import"))?;
+    let dir = staging.hand_over(&*fs, &args.path.join("import"))?;
     Ok(Staged {
+        dir,
         damage,
         built,
         totals,

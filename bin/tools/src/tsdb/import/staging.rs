@@ -271,12 +271,14 @@ impl Staging {
     }
 
     /// Moves all blocks to a new directory in `import_dir`, which is created if needed, and removes
-    /// the staging area. The blocks survive a power cut then.
+    /// the staging area. The blocks survive a power cut then. Returns the new directory, `None`
+    /// without blocks.
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn hand_over(mut self, fs: &dyn Fs, import_dir: &Path) -> Result<()> {
+    pub(super) fn hand_over(mut self, fs: &dyn Fs, import_dir: &Path) -> Result<Option<PathBuf>> {
         self.forget_rest()?;
+        let mut handed_over = None;
         if self.built.n_blocks > 0 {
             create_dir_durably(fs, import_dir)?;
             let target = import_dir.join(format!(
@@ -292,8 +294,10 @@ impl Staging {
                 .with_context(|| format!("rename to {target:?}"))?;
             fs.sync_dir(import_dir)
                 .with_context(|| format!("sync {import_dir:?}"))?;
+            handed_over = Some(target);
         }
-        fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
+        fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))?;
+        Ok(handed_over)
     }
 
     /// Removes the results of an earlier run that are not valid.
