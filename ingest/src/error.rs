@@ -37,10 +37,11 @@ pub enum WriteError {
         /// The limit.
         limit: u64,
     },
-    /// The leader of the sender's HA pair has not sent a request since the start. Nothing was stored.
-    /// A retry helps once it has, or has been silent for the failover timeout (HTTP 503).
+    /// The leader of an HA pair has not sent a request since the start, and another server of the
+    /// pair did. Its series are not stored. A retry helps once the leader has sent one, or has been
+    /// silent for the failover timeout (HTTP 503).
     #[error(
-        "the leading server of the HA pair {cluster:?} has not sent a request since the start of Varve; nothing is stored, send the request again"
+        "the leading server of the HA pair {cluster:?} has not sent a request since the start of Varve: send this request again"
     )]
     NoLeaderYet {
         /// The value of the cluster label.

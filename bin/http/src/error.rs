@@ -329,9 +329,7 @@ impl ApiError {
             ..Self::new(kind, error.to_string())
         };
         match cause {
-            WriteError::Busy { .. } | WriteError::NoLeaderYet { .. } => {
-                failed.rejected_write(queue_timeout_status)
-            }
+            WriteError::Busy { .. } => failed.rejected_write(queue_timeout_status),
             WriteError::Throttled { retry_after, .. } => {
                 let retry_after_s = retry_after
                     .as_millis()

@@ -146,6 +146,7 @@ fn name(error: &WriteError) -> &'static str {
         WriteError::Malformed(_) => "malformed",
         WriteError::TooLarge { .. } => "too_large",
         WriteError::Throttled { .. } => "throttled",
+        WriteError::NoLeaderYet { .. } => "busy",
         _ => "failed",
     }
 }

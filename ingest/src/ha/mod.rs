@@ -19,7 +19,8 @@
 //! 2. A new leader is on disk before its first sample is stored. A failed write is counted, and
 //!    [`Elections::save`] repeats it.
 //! 3. Downtime is not silence: after a start, each leader has the whole timeout to send a request.
-//!    Until then the other replicas must send again: nothing that they sent is dropped.
+//!    Until it does, a request with series of another replica of its pair fails and is sent again, so
+//!    nothing that the others have queued is dropped.
 //!
 //! Threads: one lock, held for a look-up, and for writing a small file when the leader changes.
 //! Crash: the old file or the new one.
@@ -29,8 +30,8 @@ mod election;
 mod file;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -162,6 +163,8 @@ pub(crate) struct HaContext<'a> {
     own: Option<(Member<'a>, Decision)>,
     salt: u32,
     tenant: TenantLabels,
+    /// A pair of a series of another server, if its leader is not known yet.
+    undecided: OnceLock<Box<str>>,
 }
 
 /// The decision about a series.
@@ -263,6 +266,7 @@ impl<'a> HaContext<'a> {
             own,
             tenant,
             ha: Some(ha),
+            undecided: OnceLock::new(),
         }
     }
 
@@ -273,20 +277,25 @@ impl<'a> HaContext<'a> {
             own: None,
             salt: 0,
             tenant: TenantLabels::default(),
+            undecided: OnceLock::new(),
         }
     }
 
-    /// Fails if nobody knows whether the leader of the sender's pair still runs. Series of other
-    /// senders in the same request do not count: a relay that has both sends again anyway.
+    /// Fails if it is unknown whether the leader of a pair still runs: that of the pair that sent the
+    /// request, or that of a series that [`HaContext::deduplicate`] has seen.
     ///
     /// # Errors
     /// [`WriteError::NoLeaderYet`].
     pub(crate) fn ensure_decided(&self) -> Result<(), WriteError> {
-        match self.own {
-            Some((member, Decision::Undecided)) => Err(WriteError::NoLeaderYet {
-                cluster: member.cluster.into(),
+        let own = match self.own {
+            Some((member, Decision::Undecided)) => Some(member.cluster),
+            _ => None,
+        };
+        match own.or(self.undecided.get().map(|cluster| &**cluster)) {
+            Some(cluster) => Err(WriteError::NoLeaderYet {
+                cluster: cluster.into(),
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -358,7 +367,12 @@ impl<'a> HaContext<'a> {
                     is_cacheable,
                 }
             }
-            Decision::Standby | Decision::Undecided => Deduplication::Standby,
+            Decision::Standby => Deduplication::Standby,
+            Decision::Undecided => {
+                let cluster = member.map_or("", |member| member.cluster);
+                self.undecided.get_or_init(|| cluster.into());
+                Deduplication::Standby
+            }
             Decision::TooManyClusters => Deduplication::Reject(RejectionReason::TooManyClusters {
                 clusters_max: CLUSTERS_MAX as u32,
             }),

@@ -94,7 +94,8 @@ impl Write<'_> {
         self.count_attributed();
         stored?;
 
-        self.store_metadata()
+        self.store_metadata()?;
+        self.settings.ha.ensure_decided()
     }
 
     /// Stores the deferred series, in as many passes as necessary.

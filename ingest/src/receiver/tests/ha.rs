@@ -387,3 +387,25 @@ fn after_a_start_a_standby_sends_again_until_the_leader_has_sent_or_was_silent()
     assert_eq!(pairs.write(&[of("c", "b", 15)]), (1, 0));
     assert_eq!(pairs.write(&[of("c", "a", 20)]), (0, 1));
 }
+
+/// A relay sends series of two pairs in one request.
+#[test]
+fn after_a_start_a_request_with_series_of_an_undecided_pair_is_sent_again() {
+    let mut pairs = Pairs::new();
+    assert_eq!(pairs.write(&[of("c", "a", 0), of("d", "a", 0)]), (2, 0));
+    pairs.restart();
+    let request = [of("c", "a", 5), of("d", "b", 5)];
+    let undecided = pairs.fixture.write(&request).unwrap_err();
+    assert!(
+        matches!(&undecided, WriteError::NoLeaderYet { cluster } if &**cluster == "d"),
+        "{undecided}"
+    );
+    pairs.set_timeout(Duration::ZERO);
+    assert_eq!(pairs.write(&request), (2, 0));
+    let times = vec![0, 5];
+    let name = |cluster| format!(r#"{{__name__="up", cluster="{cluster}"}}"#);
+    assert_eq!(
+        pairs.contents(),
+        [(name("c"), times.clone()), (name("d"), times)]
+    );
+}
