@@ -66,7 +66,7 @@ fn start_to_notify(app: Weak<App>) -> io::Result<()> {
         .map(drop)
 }
 
-/// Notifies of rejected writes, of which it logs the end, and of samples that are missing in results.
+/// Sets the notifications of rejected writes and of missing samples. Logs when writes are stored again.
 fn notify_of_failures(app: &App, store: &Store) {
     let refusals = store.db.write_refusals_now();
     let rejected = (!refusals.is_empty()).then(|| {

@@ -116,7 +116,7 @@ fn report_imports(db: &Db) {
         Ok(0) => {}
         Ok(blocks) => tracing::warn!(
             blocks,
-            "Blocks in the directory import are not part of the store: run varve admin import"
+            "Blocks in the directory import are not part of the store: run varve admin import, which needs --web.enable-admin-api"
         ),
         Err(error) => tracing::error!(%error, "Could not list the blocks to import"),
     }

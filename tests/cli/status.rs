@@ -69,7 +69,7 @@ fn a_server_that_is_not_varve_is_one_error() {
         assert_eq!(text(&output.stdout), "");
         let said = text(&output.stderr);
         assert_eq!(
-            said.matches("is no Varve: it has no /api/v1/status/")
+            said.matches("is not a Varve server: 404 for /api/v1/status/")
                 .count(),
             1,
             "{said}"

@@ -109,8 +109,6 @@ fn tree(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// They began an empty store among the files of Prometheus, with exit code 0. Blocks of Prometheus
-/// in a directory of Varve were never read.
 /// The error named no remedy.
 #[test]
 fn a_directory_that_a_server_has_open_is_an_error_that_names_another_command() {
@@ -132,6 +130,8 @@ fn a_directory_that_a_server_has_open_is_an_error_that_names_another_command() {
     }
 }
 
+/// They began an empty store among the files of Prometheus, with exit code 0. Blocks of Prometheus
+/// in a directory of Varve were never read.
 #[test]
 fn writers_refuse_a_directory_of_the_other_program() {
     let dir = TempDir::new().expect("make a temporary directory");

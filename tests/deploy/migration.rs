@@ -185,6 +185,7 @@ fn from_prometheus_and_back() {
         ("DATA", &*data),
         ("PROM", &*prom),
         ("PROM_DATA", &*prom_data),
+        ("EXTERNAL_LABEL", "prometheus=monitoring/k8s"),
         ("WORK", work.path().to_str().unwrap()),
         ("AGE", "1"),
     ];

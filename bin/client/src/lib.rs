@@ -100,12 +100,12 @@ pub struct ClientOptions {
     pub response_size_max: usize,
     /// The header `User-Agent`.
     pub user_agent: &'static str,
-    /// What errors of connections say besides.
+    /// Hints that end the errors of connections.
     pub remedies: Remedies,
 }
 
-/// What may mend a connection that cannot be opened: the client itself knows no flags. Empty texts
-/// are left out.
+/// Hints that end the errors of connections that cannot be opened. The client knows no flags, so its
+/// caller words them. Empty texts are left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Remedies {
     /// If no address of the server accepts a connection.

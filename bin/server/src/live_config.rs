@@ -39,8 +39,8 @@ pub struct PreparedConfig {
 }
 
 impl PreparedConfig {
-    /// Checks what [`Config::load`] does not, for the start and for a reload. Logs what is valid
-    /// and seldom intended. Blocks.
+    /// Checks what [`Config::load`] does not, for the start and for a reload. Warns of environment
+    /// variables in external labels that are not set or empty. Blocks.
     ///
     /// # Errors
     /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces

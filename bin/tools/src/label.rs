@@ -20,7 +20,7 @@ pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), unquoted.unwrap_or(value).to_owned()))
 }
 
-/// Parses an external label, which has a valid name and a value.
+/// Parses an external label, whose name is not `__name__` and whose value is not empty.
 ///
 /// # Errors
 /// A sentence that says what is expected.

@@ -206,7 +206,7 @@ impl AccessArgs {
     }
 }
 
-/// Returns what errors of a server's connections say besides.
+/// Returns the hints that end the errors of connections to a server.
 fn remedies(url: &Url) -> Remedies {
     Remedies {
         connect: if *url == default_url() {

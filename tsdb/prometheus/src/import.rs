@@ -4,8 +4,8 @@
 //! where [`Db::import`](varve_tsdb::Db::import) adds all of them atomically. The heads are not
 //! involved.
 //!
-//! Memory: the index of the source block, and the samples of one series. With external labels also
-//! the series of one metric, without their samples.
+//! Memory: the index of the source block, and the samples of one series. External labels need more:
+//! see `block/labeled.rs`.
 //!
 //! Crash: an unfinished block has a temporary name and is written again.
 

@@ -113,7 +113,8 @@ async fn authenticate(
     }
 }
 
-/// Lists and logs a denied write, unless the server was busy: senders drop the samples of a request that gets 401 or 403.
+/// Lists and logs a denied write, because senders drop the samples of a request that gets 401 or 403.
+/// Not if the server was busy: then they repeat it.
 fn note_denied_write(state: &HttpState, request: &Request, denied: Denied) {
     let reason = match denied {
         Denied::Scope(_) => "the token lacks the scope write",

@@ -63,7 +63,7 @@ pub struct BacktestArgs {
 /// Arguments of `varve rules backfill`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Rules may read those of other files. The server needs --web.enable-admin-api. Samples that the server has already are not written again. After a failure, the samples of the rules that were printed remain; run it again to write the rest."
+    after_help = "Rules may read those of other files. The server needs --web.enable-admin-api. Samples that the server has already are not written again. After a failure, rules whose line was printed are complete; run it again to write the rest."
 )]
 pub struct RulesBackfillArgs {
     #[command(flatten)]

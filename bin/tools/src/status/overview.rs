@@ -99,7 +99,7 @@ pub(super) fn overview(args: &ViewArgs) -> Result<()> {
 pub(super) fn data_of_varve(client: &Client, path: &str, response: &Response) -> Result<Value> {
     ensure!(
         response.status != NOT_FOUND,
-        "{} is no Varve: it has no {path}",
+        "{} is not a Varve server: 404 for {path}",
         client.url()
     );
     client.data(path, response)

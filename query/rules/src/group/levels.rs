@@ -18,7 +18,8 @@ pub struct Levels {
     /// `cyclic`.
     pub levels: Vec<Vec<usize>>,
     /// All rules that read their own series, directly or through others, in ascending order. A cycle
-    /// comes after all that it reads outside of the cycle. Its first rule reads later ones.
+    /// comes after all that it reads outside of the cycle. Of its rules, the one with the lowest
+    /// index comes first, and reads rules of later levels.
     pub cyclic: BTreeSet<usize>,
 }
 
@@ -82,8 +83,7 @@ impl Graph<'_> {
     }
 
     /// Returns the strongly connected component of a rule among `others`, if it is a sink: if its
-    /// rules read nothing of `others` outside of it. If each of `others` reads one of them, one of
-    /// the components is a sink.
+    /// rules read nothing of `others` outside of it. A finite graph has at least one such component.
     fn sink(&self, start: usize, others: &[usize]) -> Option<BTreeSet<usize>> {
         let reachable = self.reachable(start, others);
         let is_sink = reachable

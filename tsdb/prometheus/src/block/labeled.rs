@@ -5,7 +5,8 @@
 //! differently, and two series may become one.
 //!
 //! Memory: with external labels, the labels and chunk references of all series with the same first
-//! label, which is the name of the metric for most. Without them, one series.
+//! label, which is the name of the metric for most. If an external label sorts before it, as upper
+//! case does, those of all series. Without external labels, one series.
 
 use varve_env::damage::DamageReport;
 use varve_env::sample_totals::SampleTotals;
@@ -134,6 +135,12 @@ impl<'a> LabeledSeries<'a> {
         totals: &mut SampleTotals,
         damage: &mut DamageReport,
     ) {
+        // Fast path: few series become one.
+        if let [part] = &self.parts[..] {
+            part.read_window(window, dst, totals, damage);
+            dst.retain(window);
+            return;
+        }
         let mut columns = SampleColumns::default();
         let mut n_samples = 0;
         for part in &self.parts {

@@ -125,7 +125,8 @@ fn import(blocks: &Path, server: &mut Server) -> Result<()> {
     let staged = stage_blocks(blocks, &server.data_dir)?;
     let response = server.import().with_context(|| {
         format!(
-            "it is not known whether the server imports the blocks in {:?}; a repetition does",
+            "the server has not answered, and may or may not have imported the blocks in {:?}: run the \
+             command again, which imports what is left",
             server.import_dir()
         )
     })?;

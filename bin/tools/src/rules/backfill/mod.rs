@@ -52,7 +52,7 @@ pub(super) fn backfill(args: &RulesBackfillArgs) -> Result<()> {
     let ordered = levels(&definitions);
     for &idx in &ordered.cyclic {
         eprintln!(
-            "rule {:?} depends on itself: its own earlier samples of this backfill are not visible to it",
+            "rule {:?} depends on itself: it does not see the samples that this backfill writes for it",
             rules[idx].definition.name
         );
     }

@@ -58,6 +58,7 @@ pub(super) fn matrix(
     if let Some(error) = query_error(&response) {
         return Err(error);
     }
+    client.ensure_success(path, &response)?;
     match read_data(&response)? {
         Value::Matrix(streams) => Ok(streams),
         Value::Vector(_) | Value::Scalar(_) | Value::String(_) => {

@@ -1,6 +1,6 @@
 //! The server of a backfill. What would make an import fail is found before the first query.
 
-use std::io::ErrorKind;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use varve_advise::counted;
 use varve_client::{Client, Response};
-use varve_env::{Fs as _, RealFs};
 use varve_model::TimeRange;
+use varve_system::machine::files::is_locked;
 use varve_system::machine::hostname;
 use varve_system::quantity::{parse_duration, print_duration};
 
@@ -133,9 +133,10 @@ fn check_data_dir(client: &mut Client, flags: &Value, data_dir: &Path) -> Result
             "--path: the data directory of the server is {named:?}, not {data_dir:?}"
         );
     }
-    let locked = RealFs.lock(&data_dir.join("lock"));
+    let lock = data_dir.join("lock");
+    File::open(&lock).with_context(|| format!("--path: open {lock:?}"))?;
     ensure!(
-        locked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock),
+        is_locked(data_dir),
         "--path: no server has {data_dir:?} open"
     );
     Ok(())

@@ -17,7 +17,8 @@ use crate::progress::{Progress, Unit};
 /// The file with the description of a block.
 const META: &str = "meta.json";
 
-/// Builds blocks of the store from the blocks of a bucket that have all `--block-label`. Skips blocks that are downsampled, marked for deletion, or without a description.
+/// Builds blocks of the store from the blocks of a bucket that have the labels of `--block-label`.
+/// Skips blocks that are downsampled, marked for deletion, or without a description.
 ///
 /// # Errors
 /// Errors of the bucket and of the data directory.
