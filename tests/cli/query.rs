@@ -286,7 +286,7 @@ fn a_url_is_never_another_argument_than_the_server() {
         let output = varve(&[args, &[url]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
         let errors = text(&output.stderr);
-        assert!(errors.contains("this is the server"), "{args:?}: {errors}");
+        assert!(errors.contains("this is a server"), "{args:?}: {errors}");
     }
     for (args, expect) in [
         (&[url][..], "this is the server, and the files are missing"),

@@ -116,6 +116,11 @@ fn backups_are_incremental_and_restored_to_a_point_in_time() {
         "{too_early}"
     );
     assert!(fail(&["restore", text(&backups), text(&server.data_dir())]).contains("is not empty"));
+    let nothing = dir.path().join("nothing");
+    assert!(fail(&["restore", text(&nothing), "--list"]).contains("has no backup"));
+    for typo in ["s3:/bucket/prefix", "gs://bucket"] {
+        assert!(fail(&["backup", typo, &url]).contains("expected s3://BUCKET/PREFIX"));
+    }
 
     succeed(&["backup", text(&backups), &url, "--keep=1"]);
     assert_eq!(n_files(&backups.join("manifests")), 1);

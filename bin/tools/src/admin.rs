@@ -94,7 +94,7 @@ pub fn run(command: &AdminCommand) -> Result<()> {
         AdminCommand::Import(args) => import(args),
         AdminCommand::ConfirmRetention(server) => {
             post(server, "/api/v1/admin/tsdb/confirm_retention", &[])?;
-            println!("blocks that are too old are removed");
+            println!("retention is confirmed: blocks that are too old are removed, if there are any");
             Ok(())
         }
         AdminCommand::Compact(server) => {

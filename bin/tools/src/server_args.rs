@@ -218,7 +218,8 @@ fn remedies(url: &Url) -> Remedies {
     }
 }
 
-/// Accepts an argument beside a server, unless it looks like one: then the argument is missing.
+/// Accepts an argument behind a server, unless it looks like one: then the argument is missing, or
+/// before the server.
 pub(crate) fn not_a_server(text: &str) -> Result<String, String> {
     path_not_a_server(PathBuf::from(text))?;
     Ok(text.to_owned())
@@ -227,7 +228,7 @@ pub(crate) fn not_a_server(text: &str) -> Result<String, String> {
 /// Accepts a path beside a server, like [`not_a_server`].
 pub(crate) fn path_not_a_server(path: PathBuf) -> Result<PathBuf, String> {
     if is_server(&path) {
-        return Err("this is the server, and the argument is missing".to_owned());
+        return Err("this is a server, which comes first: SERVER, then the argument".to_owned());
     }
     Ok(path)
 }

@@ -102,12 +102,17 @@ impl BucketConfig {
     /// configuration file, or a directory, which need not exist.
     ///
     /// # Errors
-    /// If the configuration file is invalid, or the environment has no credentials.
+    /// If the configuration file is invalid, the environment has no credentials, or the argument is a
+    /// URL of another kind.
     pub fn from_argument(argument: &str) -> Result<Self> {
         let path = Path::new(argument);
         match argument.strip_prefix("s3://") {
             Some(url) => Self::from_url(url, |name| std::env::var(name).unwrap_or_default()),
             None if path.is_file() => Self::load(path),
+            // A directory with such a name is hardly meant.
+            None if argument.starts_with("s3:") || argument.contains("://") => bail!(
+                "{argument:?} is no bucket: expected s3://BUCKET/PREFIX, or a file with the configuration of another kind of bucket"
+            ),
             None => Ok(Self {
                 backend: BackendConfig::Filesystem(path.to_owned()),
                 prefix: String::new(),

@@ -22,6 +22,11 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     let mut store = open_destination(&args.source)?;
     let manifests = Manifests::list(&mut store)?;
     if args.list {
+        ensure!(
+            !manifests.names().is_empty(),
+            "{} has no backup",
+            args.source
+        );
         for name in manifests.names() {
             let manifest = Manifest::read(&mut store, name)?;
             println!(
