@@ -1,6 +1,7 @@
 //! `--web.config.file`: TLS, client certificates, passwords and tokens.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::T0;
-use crate::harness::{Access, Http2, Server, WriteRequest, series, wait_until};
+use crate::harness::{Access, Http2, Server, WriteRequest, missing, series, wait_until};
 
 const PASSWORD: &str = "s3cret-password";
 /// bcrypt hash of [`PASSWORD`] at the lowest cost, to keep the test fast.
@@ -473,4 +474,35 @@ fn an_invalid_configuration_prevents_a_start() {
         "{output}"
     );
     assert!(!output.contains("s3cret"), "{output}");
+}
+
+/// Over HTTP/2, curl 7.88 reported a reset stream instead of the response.
+#[test]
+fn a_denied_request_with_a_body_gets_its_status_over_http2() {
+    if missing(&["curl"]) {
+        return;
+    }
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = dir.path().join("web.yml");
+    let token = "bearer_tokens: [{name: a, token: s3cret, scopes: [read, write, admin]}]\n";
+    std::fs::write(&path, token).expect("write a file");
+    let access = Access {
+        tls: None,
+        authorization: Some("Bearer s3cret".to_owned()),
+    };
+    let flag = format!("--web.config.file={}", path.display());
+    let server = Server::start_as(&[&flag], &access);
+    let body = dir.path().join("body");
+    for size in [3_000, 300_000] {
+        std::fs::write(&body, vec![b'x'; size]).expect("write a file");
+        for _ in 0..10 {
+            let mut curl = Command::new("curl");
+            curl.args(["-s", "--http2-prior-knowledge", "-w", "%{http_code}"]);
+            curl.args(["-o", "/dev/null", "-H", "Authorization: Bearer wrong"]);
+            curl.args(["--data-binary", &format!("@{}", body.display())]);
+            let output = curl.arg(server.http().url("/api/v1/write")).output();
+            let status = output.expect("run curl").stdout;
+            assert_eq!(String::from_utf8_lossy(&status), "401", "{size} bytes");
+        }
+    }
 }

@@ -94,7 +94,9 @@ pub fn run(command: &AdminCommand) -> Result<()> {
         AdminCommand::Import(args) => import(args),
         AdminCommand::ConfirmRetention(server) => {
             post(server, "/api/v1/admin/tsdb/confirm_retention", &[])?;
-            println!("retention is confirmed: blocks that are too old are removed, if there are any");
+            println!(
+                "retention is confirmed: blocks that are too old are removed, if there are any"
+            );
             Ok(())
         }
         AdminCommand::Compact(server) => {
