@@ -152,6 +152,7 @@ describe("alerts", { skip: missing() }, () => {
     await page.getByText("many-to-many").waitFor();
     await page.getByRole("link", { name: "Broken" }).click();
     await page.getByRole("heading", { name: "Rules", exact: true }).waitFor();
+    await page.locator("details.rule").first().waitFor();
     deepStrictEqual(await names(page), ["Broken"]);
     deepStrictEqual(problems, []);
     await close();

@@ -192,14 +192,14 @@ describe("numbers", { skip: missing() }, () => {
     const { count, seconds, short } = format;
     await check(
       "senders",
-      async (page) => [await figures(page), sorted((await rows(page, "Senders")).map(([sender, , rate, samples, requests, , lag, , failed]) => [sender, rate, samples, requests, lag, failed]))],
+      async (page) => [await figures(page), sorted((await rows(page, "Senders")).map(([sender, , rate, series, samples, requests, , lag, , failed]) => [sender, rate, series, samples, requests, lag, failed]))],
       async (latest) => {
         strictEqual((await api("status/senders")).senders.length, 3);
         const { senders } = latest("status/senders") ?? { senders: [] };
         const lags = senders.flatMap(({ lagMs }) => lagMs ?? []);
         return [
           { Senders: count(senders.length), "Samples/s": short(senders.reduce((sum, { samplesPerSecond }) => sum + samplesPerSecond, 0)), Silent: count(senders.filter(({ lastMs }) => Date.now() - lastMs > 120_000).length), "Largest lag": seconds(Math.max(...lags) / 1000), "With errors": count(senders.filter(({ failed }) => failed > 0).length) },
-          sorted(senders.map(({ address, userAgent, samplesPerSecond, samples, requests, lagMs, failed }) => [`${address} ${userAgent}`, short(samplesPerSecond), count(samples), count(requests), lagMs === null ? "–" : seconds(lagMs / 1000), count(failed)])),
+          sorted(senders.map(({ address, userAgent, samplesPerSecond, series, samples, requests, lagMs, failed }) => [`${address} ${userAgent}`, short(samplesPerSecond), short(series, 3), count(samples), count(requests), lagMs === null ? "–" : seconds(lagMs / 1000), count(failed)])),
         ];
       },
     );

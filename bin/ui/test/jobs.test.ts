@@ -140,6 +140,7 @@ test("missing, silent and failing rule files are told apart", () => {
 });
 
 check("rules that were loaded a minute ago are not silent for two hours", silenceOf, [
+  [[undefined], "Rule files are loaded, but have recorded nothing for two hours, or since they were loaded: the series that they read are missing."],
   [[60], "Rule files are loaded, but have recorded nothing yet: the configuration was loaded 60 s ago. Records follow some minutes after the series that they read."],
   [[1200.4], "Rule files are loaded, but have recorded nothing in the 20 min since the configuration was loaded: the series that they read are missing."],
   [[7200], "Rule files are loaded, but have recorded nothing for two hours: the series that they read are missing."],

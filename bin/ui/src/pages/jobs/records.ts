@@ -1,6 +1,6 @@
 /** The records of docs/mixin/training that the pages of jobs read, and which of its rule files are missing or fail. */
 
-import { request } from "../../api/client";
+import { isTenant, request } from "../../api/client";
 import type { QueryData, RuntimeInfo, VectorElement } from "../../api/types";
 import { seconds } from "../../parts/format";
 import type { Group } from "../rules/data";
@@ -56,26 +56,37 @@ export interface RuleState {
   failing: FailingRule[];
 }
 
-/** A state of the rules, and for how many seconds this configuration has been loaded. */
+/** A state of the rules, and for how many seconds this configuration has been loaded; tenants do not see that. */
 export interface LoadedRuleState extends RuleState {
-  loadedS: number;
+  loadedS: number | undefined;
 }
 
 /** Loads the names of recent records, and the rules of this server. */
 export async function loadRuleState(signal: AbortSignal): Promise<LoadedRuleState> {
   const start = Math.floor(Date.now() / 1000) - RECENT_S;
-  const [names, rules, runtime] = await Promise.all([
+  const [names, rules, loadedS] = await Promise.all([
     request<string[]>("label/__name__/values", { params: { "match[]": '{__name__=~"training:.+"}', start, limit: RECORDS_MAX }, signal }),
     request<{ groups: Group[] }>("rules", { params: { exclude_alerts: "true" }, signal }),
-    request<RuntimeInfo>("status/runtimeinfo", { signal }),
+    loadLoadedS(signal),
   ]);
-  const { serverTime, lastConfigTime } = runtime.data;
-  const loadedS = (Date.parse(serverTime) - Date.parse(lastConfigTime)) / 1000;
   return { ...ruleStateOf(new Set(names.data), rules.data.groups), loadedS };
 }
 
+async function loadLoadedS(signal: AbortSignal): Promise<number | undefined> {
+  if (isTenant.get()) return undefined;
+  try {
+    const { serverTime, lastConfigTime } = (await request<RuntimeInfo>("status/runtimeinfo", { signal })).data;
+    return (Date.parse(serverTime) - Date.parse(lastConfigTime)) / 1000;
+  } catch (error) {
+    // The response may be the first one that says so.
+    if (isTenant.get()) return undefined;
+    throw error;
+  }
+}
+
 /** Says for how long loaded files have recorded nothing. They cannot have recorded before they were loaded. */
-export function silenceOf(loadedS: number): string {
+export function silenceOf(loadedS: number | undefined): string {
+  if (loadedS === undefined) return "Rule files are loaded, but have recorded nothing for two hours, or since they were loaded: the series that they read are missing.";
   if (loadedS < FIRST_RECORDS_S) {
     return `Rule files are loaded, but have recorded nothing yet: the configuration was loaded ${seconds(Math.round(loadedS))} ago. Records follow some minutes after the series that they read.`;
   }
