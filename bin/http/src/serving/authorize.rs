@@ -2,14 +2,12 @@
 //! configured headers of every response.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use http_body_util::BodyExt;
 use varve_config::web::Scope;
 use varve_server::rejections::Sender;
 use varve_server::requests::tenant::{Peer, User};
@@ -18,6 +16,7 @@ use varve_system::excerpt::truncate;
 use super::log_limiter::LogLimiter;
 use super::origin;
 use super::probe::Probe;
+use super::request_body::drain;
 use super::scope::required_scope;
 use super::state::HttpState;
 use crate::error::RETRY_AFTER_S;
@@ -26,9 +25,8 @@ use crate::response::plain;
 use crate::ui;
 use crate::web_config::{Auth, Denied};
 
-/// Maximum size of the body of a denied request that is read, and maximum time for it.
+/// Maximum size of the body of a denied request that is read.
 const DENIED_BODY_SIZE_MAX: usize = 1 << 20;
-const DENIED_BODY_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum size of the user agent and of the path of a denied request.
 const SENDER_SIZE_MAX: usize = 256;
 
@@ -65,8 +63,10 @@ pub(crate) async fn authorize(
         Ok(Granted::Status(probe)) => probe.without_text(&next.run(request).await),
         Err(denied) => {
             state.app.metrics.requests_denied.inc();
+            // Otherwise the stream of the body is reset after the response, and some clients (curl
+            // 7.88) report the reset instead of the response.
             if request.version() == Version::HTTP_2 {
-                discard(request.into_body()).await;
+                drain(request.into_body(), DENIED_BODY_SIZE_MAX).await;
             }
             denied
         }
@@ -75,22 +75,6 @@ pub(crate) async fn authorize(
         response.headers_mut().insert(name.clone(), value.clone());
     }
     response
-}
-
-/// Reads the body of a denied request. After a response over HTTP/2, the stream of a body that was
-/// not read is reset, and some clients (curl 7.88) then report the reset instead of the response. A
-/// larger body is reset, and a slower one.
-async fn discard(mut body: Body) {
-    let mut size = 0;
-    let read = async {
-        while let Some(Ok(frame)) = body.frame().await {
-            size += frame.data_ref().map_or(0, Bytes::len);
-            if size > DENIED_BODY_SIZE_MAX {
-                return;
-            }
-        }
-    };
-    let _is_slow = tokio::time::timeout(DENIED_BODY_TIME_MAX, read).await;
 }
 
 /// Responds to a request whose `Host` is missing, repeated or malformed, as Go's server does.

@@ -122,8 +122,7 @@ pub(crate) async fn read(
         result,
         Err(BodyError::TooLarge { .. } | BodyError::Memory(_))
     ) {
-        // The response is the same whether the whole body was drained or not.
-        let _drained = tokio::time::timeout(DRAIN_TIME_MAX, drain(body)).await;
+        drain(body, DRAIN_SIZE_MAX).await;
     }
     result
 }
@@ -175,14 +174,19 @@ async fn read_whole(
     }
 }
 
-async fn drain(mut body: Body) {
-    let mut size = 0;
-    while let Some(Ok(frame)) = body.frame().await {
-        size += frame.data_ref().map_or(0, bytes::Bytes::len);
-        if size > DRAIN_SIZE_MAX {
-            return;
+/// Reads up to `size_max` bytes of a rejected body, for at most [`DRAIN_TIME_MAX`], so that its sender
+/// can read the response. The response is the same whether the whole body was read or not.
+pub(crate) async fn drain(mut body: Body, size_max: usize) {
+    let read = async {
+        let mut size = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            size += frame.data_ref().map_or(0, bytes::Bytes::len);
+            if size > size_max {
+                return;
+            }
         }
-    }
+    };
+    let _drained = tokio::time::timeout(DRAIN_TIME_MAX, read).await;
 }
 
 impl BodyError {

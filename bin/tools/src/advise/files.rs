@@ -24,11 +24,18 @@ pub(super) struct File {
 /// names.
 ///
 /// # Errors
-/// If one cannot be read, is not UTF-8, or is too large, or if there are too many.
+/// If one cannot be read, is not UTF-8, or is too large, if there are too many, or if a directory has
+/// none.
 pub(super) fn read(paths: &[PathBuf], suffixes: &[&str]) -> Result<Vec<File>> {
     let mut found = Vec::new();
     for path in paths {
+        let n_before = found.len();
         collect(path, suffixes, 0, &mut found)?;
+        ensure!(
+            found.len() > n_before,
+            "{path:?} has no file that ends in {}",
+            suffixes.join(" or ")
+        );
     }
     found.iter().map(|path| read_file(path)).collect()
 }
@@ -94,5 +101,11 @@ mod tests {
         assert_eq!(texts(&[folder.path().to_owned()]), ["a.yaml", "b/x.yaml"]);
         assert_eq!(texts(&[folder.path().join("c.txt")]), ["c.txt"]);
         assert!(read(&[folder.path().join("none")], &[]).is_err());
+        let error = read(&[folder.path().to_owned()], &[".json", ".yml"]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("has no file that ends in .json or .yml")
+        );
     }
 }
