@@ -8,7 +8,7 @@ use super::{
     with_bad_points,
 };
 use crate::harness::messages::otlp::{ExportResponse, RpcStatus};
-use crate::harness::{Access, Answer, Http, Server, now_ms};
+use crate::harness::{Access, Answer, Http, Server, now_ms, wait_until};
 
 const PATH: &str = "/api/v1/otlp/v1/metrics";
 const PROTOBUF: &str = "application/x-protobuf";
@@ -218,6 +218,10 @@ fn a_duplicate_of_another_scope_names_the_setting() {
     for (settings, n_rejected, n_stored) in [("{}", 1, 1), ("{promote_scope_metadata: true}", 0, 2)]
     {
         let server = server(settings);
+        // Samples that arrive during a replay are compared when it ends.
+        wait_until("the replay", || {
+            server.metric("varve_tsdb_replay_running") == 0.0
+        });
         let answer = server
             .http()
             .post(PATH, &[("Content-Type", PROTOBUF)], &two_scopes(now_s))
