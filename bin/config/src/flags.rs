@@ -16,8 +16,8 @@ use crate::external_url::ExternalUrl;
 
 /// The memory that a replay needs.
 pub(crate) const REPLAY_MEMORY_MIN_BYTES: usize = 16 << 20;
-/// Minimum of `--memory.limit`: the memory that a replay needs. A process without series uses half of it, so the
-/// rest holds some ten thousand series.
+/// Minimum of `--memory.limit`: the memory that a replay needs. A process without series uses half of
+/// it, so the rest holds some ten thousand series.
 const MEMORY_LIMIT_MIN_BYTES: usize = REPLAY_MEMORY_MIN_BYTES;
 
 /// Flags of `varve serve`.

@@ -155,6 +155,11 @@ impl SeriesTable {
         let mut before = Previous::default();
         let mut labels = Vec::new();
         let decoded = for_each_definition(record, |series_ref, defined| {
+            // Fast path: nothing is copied.
+            if external_labels.is_empty() {
+                definitions.push(&self.pairs, series_ref, defined, &mut before);
+                return;
+            }
             labels.clear();
             labels.extend_from_slice(defined);
             labels.extend(missing(defined, external_labels));
